@@ -1,0 +1,59 @@
+# Two commands do everything on a fresh machine with Python 3.11+ and Java 17+: make demo, make test.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help demo demo-quick test check bench format lock clean java python
+
+help: ## Show what there is
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: java $(READY) ## WordCount under a burst, with and without Tidegate (under ten minutes)
+	$(BIN)/tidegate demo --out out/demo
+
+demo-quick: java $(READY) ## The same, shorter (under four minutes)
+	$(BIN)/tidegate demo --quick --out out/demo
+
+test: java $(READY) ## Every test, Spark included
+	$(MAKE) --no-print-directory check
+	$(BIN)/pytest -m spark --durations=5
+
+check: $(READY) ## Lint, types, layers and the tests that need no Java (under 90 seconds)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/pytest -m "not spark"
+
+bench: java $(READY) ## Overhead of monitoring and control beside a running job, as a ratio
+	$(BIN)/python benchmarks/overhead.py
+
+format: $(READY) ## Format the code
+	$(BIN)/ruff check --fix . && $(BIN)/ruff format .
+
+lock: ## Pin the dependencies anew (needs uv)
+	uv pip compile pyproject.toml --group dev --universal --generate-hashes --no-emit-index-url --python-version 3.11 -o requirements.lock
+
+clean: ## Remove the environment and everything that was made
+	rm -rf $(VENV) out .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+python:
+	@[ -n "$(PYTHON)" ] || { echo "Tidegate needs Python 3.11 or newer, and none was found on the PATH." \
+	  "Install it (Debian, Ubuntu: apt-get install python3 python3-venv; macOS: brew install python) or say make PYTHON=/path/to/python." >&2; exit 2; }
+
+java:
+	@java=$${JAVA_HOME:+$$JAVA_HOME/bin/}java; \
+	version=$$($$java -version 2>&1 | sed -n 's/.*version "\(1\.\)\{0,1\}\([0-9]*\).*/\2/p' | head -n 1); \
+	[ "$${version:-0}" -ge 17 ] || { echo "Spark needs Java 17 or newer; found: $${version:-none}." \
+	  "Install it (Debian, Ubuntu: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17) or point JAVA_HOME at it." >&2; exit 2; }
+
+$(READY): requirements.lock pyproject.toml | python
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "$(PYTHON) has no venv module. Install it (Debian, Ubuntu: apt-get install python3-venv)." >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $(READY)

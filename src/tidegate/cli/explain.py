@@ -1,0 +1,106 @@
+"""`tidegate explain`: what was done, what was held, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tidegate.cli import output
+from tidegate.control.entry import Entry
+from tidegate.control.journal import read_entries, read_notes
+
+
+@dataclass(slots=True)
+class Stretch:
+    """Steps in a row with the same outcome for the same kind of reason, told once."""
+
+    start_s: float
+    end_s: float
+    steps: int
+    outcome: str
+    reason: str
+    key: tuple[str, ...]
+
+
+def explain(
+    journal: Annotated[Path, typer.Argument(help="The SQLite file that a job under Tidegate writes.")],
+    every: Annotated[bool, typer.Option("--all", help="Every step by itself, not stretches of equal ones.")] = False,
+    json: output.Json = False,
+) -> None:
+    """Tell what the controller did, what it held, and why.
+
+    Example: tidegate explain out/demo/tidegate.db
+    """
+    stretches = list(summarise(read_entries(journal, observations=False), apart=every))
+    notes = read_notes(journal)
+    if json:
+        output.print_json(
+            {
+                "steps": [_plain(stretch) for stretch in stretches],
+                "notes": [{"time_s": note.time_s, "event": note.event, "text": note.text} for note in notes],
+            }
+        )
+        return
+    lines = [(stretch.start_s, _line(stretch)) for stretch in stretches]
+    lines += [(note.time_s, f"{_clock(note.time_s)}  {note.event}: {note.text}") for note in notes if note.time_s]
+    for _, line in sorted(lines, key=lambda line: line[0]):
+        typer.echo(line)
+    if not lines:
+        typer.echo("the journal is empty: the controller has not taken a step yet")
+
+
+def summarise(entries: Iterable[Entry], apart: bool = False) -> Iterable[Stretch]:
+    """Join steps that did nothing for the same kind of reason; steps that acted stand alone."""
+    current: Stretch | None = None
+    for entry in entries:
+        if entry.decision is None:
+            continue
+        stretch = _stretch(entry)
+        acted = bool(entry.decision.actions)
+        if current is not None and not apart and not acted and current.key == stretch.key:
+            current.end_s, current.reason = stretch.end_s, stretch.reason
+            current.steps += 1
+            continue
+        if current is not None:
+            yield current
+        current = stretch
+    if current is not None:
+        yield current
+
+
+def _stretch(entry: Entry) -> Stretch:
+    decision = entry.decision
+    assert decision is not None
+    held = [f"{held.guard} ({held.reason})" for held in decision.held]
+    outcomes = [f"{answer.outcome}: {answer.action}" for answer in entry.receipt.actions] if entry.receipt else []
+    if decision.actions and not outcomes:
+        outcomes = [f"recommended: {action}" for action in decision.actions]
+    outcome = ", ".join(outcomes) or "held"
+    if held:
+        outcome += " — " + ", ".join(held)
+    key = tuple(outcomes) or ("held", decision.reasons[0].code, *(held.guard for held in decision.held))
+    return Stretch(entry.time_s, entry.time_s, 1, outcome, str(decision.reasons[0]), key)
+
+
+def _line(stretch: Stretch) -> str:
+    span = "" if stretch.steps == 1 else f" – {_clock(stretch.end_s)} ({stretch.steps} steps)"
+    return f"{_clock(stretch.start_s)}{span}  {stretch.outcome}\n          because {stretch.reason}"
+
+
+def _clock(time_s: float) -> str:
+    return datetime.fromtimestamp(time_s).strftime("%H:%M:%S")
+
+
+def _plain(stretch: Stretch) -> dict[str, Any]:
+    return {
+        "start_s": stretch.start_s,
+        "end_s": stretch.end_s,
+        "steps": stretch.steps,
+        "outcome": stretch.outcome,
+        "reason": stretch.reason,
+    }

@@ -1,0 +1,95 @@
+"""`tidegate simulate`: a scenario in seconds, or live."""
+
+from __future__ import annotations
+
+import json as json_text
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from tidegate.cli import output
+from tidegate.domain import InvalidInput
+
+PLANNERS = ("capacity", "none")
+
+
+def simulate(
+    scenario: Annotated[Path, typer.Argument(help="A scenario file (YAML).")],
+    planner: Annotated[str | None, typer.Option(help="Who steers the pool: capacity, or none.")] = None,
+    live: Annotated[bool, typer.Option("--live", help="Watch it in the terminal.")] = False,
+    speed: Annotated[float, typer.Option(help="With --live: simulated seconds in a second.")] = 10.0,
+    seed: Annotated[int | None, typer.Option(min=0, help="Overrides the scenario's seed.")] = None,
+    out: output.Out = None,
+    json: output.Json = False,
+) -> None:
+    """Run a scenario: hosts, applications, loads and events, or a pool under the controller.
+
+    Example: tidegate simulate examples/scenarios/burst.yaml --out out/burst
+    """
+    from tidegate.domain.policy import Policy
+    from tidegate.sim import Simulation, load_scenario, watch
+
+    loaded = load_scenario(scenario)
+    if seed is not None:
+        loaded = loaded.model_copy(update={"seed": seed})
+    if planner is not None:
+        if planner not in PLANNERS:
+            raise InvalidInput(f"--planner {planner!r}: use {' or '.join(PLANNERS)}")
+        if loaded.pool is None:
+            raise InvalidInput(f"{scenario}: has no pool for a planner to steer; add one, or leave --planner out")
+        policy = None if planner == "none" else loaded.pool.policy or Policy()
+        loaded = loaded.model_copy(update={"pool": loaded.pool.model_copy(update={"policy": policy})})
+    simulation = Simulation(loaded)
+    result = watch(simulation, speed) if live else simulation.run()
+    document = result.to_dict()
+    if out is not None:
+        from tidegate.experiments.timeline import draw_timelines
+
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "simulation.json").write_text(json_text.dumps(document, indent=1, allow_nan=False))
+        draw_timelines(result, out / "timeline.png")
+        output.console.print(f"written: {out / 'simulation.json'}, {out / 'timeline.png'}")
+    if json:
+        output.print_json(document["summary"])
+        return
+    _show(document["summary"])
+
+
+def _show(summary: dict[str, Any]) -> None:
+    """The summary as tables: one row per application, host or executor pool."""
+    typer.echo(f"{summary['name']}: {summary['duration_s']:g} simulated seconds, seed {summary['seed']}")
+    for title, rows in _sections(summary):
+        flat = {name: _flat(row) for name, row in rows.items()}
+        columns = list(dict.fromkeys(column for row in flat.values() for column in row))
+        table = Table(title, *columns)
+        for name, row in flat.items():
+            table.add_row(name, *(_cell(row.get(column)) for column in columns))
+        Console(highlight=False).print(table)
+
+
+def _sections(summary: dict[str, Any]) -> list[tuple[str, dict[str, dict[str, Any]]]]:
+    pool = summary.get("pool") or {}
+    found = [("application", summary.get("applications") or {}), ("host", summary.get("hosts") or {})]
+    found.append(("pool application", pool.get("applications") or {}))
+    whole = {key: value for key, value in pool.items() if not isinstance(value, dict | list)}
+    found.append(("pool", {"executors": whole} if whole else {}))
+    return [(title, rows) for title, rows in found if rows]
+
+
+def _flat(row: dict[str, Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in row.items():
+        if isinstance(value, dict):
+            flat |= {inner: item for inner, item in value.items() if not isinstance(item, dict | list)}
+        elif not isinstance(value, list):
+            flat[key] = value
+    return flat
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "–"
+    return f"{value:,.3f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)

@@ -1,0 +1,1 @@
+"""The closed loop: ports, knowledge, the pure controller, the runner and the journal."""

@@ -1,0 +1,19 @@
+"""Everything the controller remembers between two steps, in one place that can be written down and read back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tidegate.monitor.workload import WorkloadMemory
+from tidegate.planning.capacity import PlannerMemory
+from tidegate.planning.guards import GuardMemory
+
+
+@dataclass(slots=True)
+class Knowledge:
+    """The controller's whole state: step it with the same observations and it decides the same again."""
+
+    step: int = 0
+    workloads: dict[str, WorkloadMemory] = field(default_factory=dict)
+    planner: PlannerMemory = field(default_factory=PlannerMemory)
+    guards: GuardMemory = field(default_factory=GuardMemory)

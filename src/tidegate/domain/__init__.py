@@ -1,0 +1,57 @@
+"""The vocabulary: immutable values that everything else speaks in."""
+
+from tidegate.domain.action import Action, ScaleExecutors, SetAdmission, SetBatchInterval, SetParallelism
+from tidegate.domain.decision import (
+    ActionReceipt,
+    Assessment,
+    Decision,
+    Held,
+    Mode,
+    Outcome,
+    Proposal,
+    Reason,
+    Receipt,
+)
+from tidegate.domain.errors import EnvironmentUnfit, InvalidInput, NotSupported, PolicyInvalid, TidegateError
+from tidegate.domain.objective import Objective
+from tidegate.domain.observation import (
+    ApplicationSample,
+    BatchSample,
+    ExecutorPool,
+    ExecutorSample,
+    HostSample,
+    LatencySample,
+    Observation,
+    OperatorSample,
+)
+
+__all__ = [
+    "Action",
+    "ActionReceipt",
+    "ApplicationSample",
+    "Assessment",
+    "BatchSample",
+    "Decision",
+    "EnvironmentUnfit",
+    "ExecutorPool",
+    "ExecutorSample",
+    "Held",
+    "HostSample",
+    "InvalidInput",
+    "LatencySample",
+    "Mode",
+    "NotSupported",
+    "Objective",
+    "Observation",
+    "OperatorSample",
+    "Outcome",
+    "PolicyInvalid",
+    "Proposal",
+    "Reason",
+    "Receipt",
+    "ScaleExecutors",
+    "SetAdmission",
+    "SetBatchInterval",
+    "SetParallelism",
+    "TidegateError",
+]

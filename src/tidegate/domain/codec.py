@@ -1,0 +1,34 @@
+"""Exact JSON for the vocabulary: what is written reads back equal, so a recorded run can be repeated."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, TypeVar, cast
+
+from pydantic import TypeAdapter
+
+T = TypeVar("T")
+
+
+@lru_cache(maxsize=64)
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def to_json(value: Any) -> str:
+    """
+    >>> from tidegate.domain.action import ScaleExecutors
+    >>> to_json(ScaleExecutors(2))
+    '{"target":2,"kind":"scale-executors"}'
+    """
+    return _adapter(type(value)).dump_json(value).decode()
+
+
+def from_json(kind: type[T], text: str | bytes) -> T:
+    """
+    >>> from tidegate.domain.action import ScaleExecutors
+    >>> from_json(ScaleExecutors, '{"target":2}')
+    ScaleExecutors(target=2, kind='scale-executors')
+    """
+    value: T = _adapter(cast(Any, kind)).validate_json(text)
+    return value

@@ -1,0 +1,14 @@
+"""What the batches of an application cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Slot-seconds that tasks hold (per batch and per row), and seconds of a batch in which none runs."""
+
+    batch_s: float
+    row_s: float
+    overhead_s: float

@@ -1,0 +1,108 @@
+"""From idea to deed: what a planner proposes, what guards hold back, what is decided and what became of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tidegate.domain.action import Action
+
+
+class Mode(StrEnum):
+    """How far the controller may go."""
+
+    OFF = "off"
+    RECOMMEND = "recommend"
+    APPLY = "apply"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why: a code to count by, and a sentence for people."""
+
+    code: str
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """One action that a planner wants, before the guards have seen it."""
+
+    action: Action
+    reason: Reason
+    pause_s: float = 0.0
+    """How long the application is expected to stand still for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Something that was not done, or only in part, and the guard that says so."""
+
+    guard: str
+    wanted: Action
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """What the controller believed about an application when it decided."""
+
+    application: str
+    usable: bool
+    """False where the metrics cannot be trusted; nothing is changed on their account."""
+    reason: Reason | None = None
+    """Why they cannot be trusted."""
+    arrival_rows_per_s: float | None = None
+    expected_rows_per_s: float | None = None
+    """Arrival at the time when a change would take effect."""
+    service_s_per_row: float | None = None
+    """Slot-seconds a row costs."""
+    overhead_s: float | None = None
+    backlog_rows: int | None = None
+    latency_p99_s: float | None = None
+    needed_slots: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What one step of the controller came to; a decision to hold has no actions and says why."""
+
+    step: int
+    time_s: float
+    actions: tuple[Action, ...]
+    held: tuple[Held, ...]
+    reasons: tuple[Reason, ...]
+    assessments: tuple[Assessment, ...] = ()
+
+    @property
+    def holds(self) -> bool:
+        return not self.actions
+
+
+class Outcome(StrEnum):
+    """What the world did with one action."""
+
+    DONE = "done"
+    UNDER_WAY = "under way"
+    REFUSED = "refused"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class ActionReceipt:
+    """The answer to one action."""
+
+    action: Action
+    outcome: Outcome
+    note: str = ""
+    pause_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """The answer to one decision."""
+
+    actions: tuple[ActionReceipt, ...] = ()

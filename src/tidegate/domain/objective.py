@@ -1,0 +1,28 @@
+"""What an application promises: a latency that a share of its rows must keep."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """`percentile` of the rows are done within `latency_s` of their arrival.
+
+    >>> Objective(latency_s=5).violation_bound
+    0.01
+    """
+
+    latency_s: float
+    percentile: float = 0.99
+
+    def __post_init__(self) -> None:
+        if not self.latency_s > 0:
+            raise ValueError(f"an objective needs a positive latency, not {self.latency_s}")
+        if not 0 < self.percentile < 1:
+            raise ValueError(f"a percentile lies between 0 and 1, not {self.percentile}")
+
+    @property
+    def violation_bound(self) -> float:
+        """The share of rows that may be late."""
+        return round(1 - self.percentile, 12)

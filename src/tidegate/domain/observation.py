@@ -1,0 +1,150 @@
+"""What is seen of the world at one instant. Unknown is None; units are in the names.
+
+An observation holds what has happened since the one before it: the micro-batches that finished, with their rows,
+times and operators. `estimated` names the numbers that were inferred rather than measured.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class LatencySample:
+    """Row latencies of one batch, from arrival to the commit of the batch."""
+
+    rows: int
+    p50_s: float
+    p90_s: float
+    p99_s: float
+    max_s: float
+
+    def __post_init__(self) -> None:
+        if self.rows <= 0:
+            raise ValueError("a latency sample describes at least one row; no rows is None")
+        if not self.p50_s <= self.p90_s <= self.p99_s <= self.max_s:
+            raise ValueError("latency quantiles must not fall")
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorSample:
+    """One operator in one batch: the part of a query between two exchanges, one Spark stage."""
+
+    name: str
+    parallelism: int
+    rows_in: int | None
+    busy_s: float
+    """Slot-seconds its tasks held: compute and waiting alike."""
+    cpu_s: float | None
+    communication_s: float | None
+    """Slot-seconds spent fetching and writing shuffle data."""
+    execute_latency_s: float | None
+    """From the first task's launch to the last task's end."""
+    rows_out: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSample:
+    """One micro-batch that has been committed."""
+
+    batch_id: int
+    started_s: float
+    duration_s: float
+    rows: int
+    busy_s: float | None
+    """Slot-seconds of all its tasks; None where the stages could not be read."""
+    overhead_s: float | None
+    """Time in which no task could run: planning, offsets, logs and commits."""
+    backlog_rows: int | None
+    """Rows that had arrived by `started_s` and are in no batch yet."""
+    latency: LatencySample | None = None
+    operators: tuple[OperatorSample, ...] = ()
+    state_rows: int | None = None
+    warming: bool = False
+    """Ran on cold processes (the first batch of a run): its times are not the load's."""
+
+    @property
+    def committed_s(self) -> float:
+        return self.started_s + self.duration_s
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationSample:
+    """One streaming query."""
+
+    name: str
+    batches: tuple[BatchSample, ...]
+    """Committed since the last observation, oldest first."""
+    last_progress_s: float | None
+    """When it last said anything, idle reports included."""
+    interval_s: float
+    """The trigger interval; 0 means that the next batch starts when the last is done."""
+    running: bool = True
+    bounded: bool = False
+    """Ends by itself (AvailableNow): it has a finish, not a latency objective."""
+    admission_rows: int | None = None
+    """Rows a trigger may take; None where there is no limit or no gate."""
+    gated: bool = False
+    """Its source takes a new admission limit without a restart."""
+    restartable: bool = False
+    error: str | None = None
+    estimated: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorSample:
+    """One executor process; its slots are the tasks it runs at once."""
+
+    id: str
+    host: str
+    slots: int
+    active_tasks: int
+    since_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorPool:
+    """The executors that the applications of one Spark context share."""
+
+    executors: tuple[ExecutorSample, ...]
+    requested: int
+    """How many were last asked for; more or fewer may be registered while the request is on its way."""
+    slots_per_executor: int
+    scalable: bool = True
+    """False where the cluster manager, or somebody else, rules the size."""
+
+    def __post_init__(self) -> None:
+        if self.slots_per_executor < 1:
+            raise ValueError(f"an executor has at least one slot, not {self.slots_per_executor}")
+
+    @property
+    def registered(self) -> int:
+        return len(self.executors)
+
+    @property
+    def slots(self) -> int:
+        return sum(executor.slots for executor in self.executors)
+
+
+@dataclass(frozen=True, slots=True)
+class HostSample:
+    """One machine."""
+
+    name: str
+    cpus: int
+    cpu_busy: float | None
+    """Busy share of all its CPUs since the last observation."""
+    cpu_pressure: float | None = None
+    """Share of the last ten seconds in which some process waited for a CPU (pressure stall information)."""
+    memory_bytes: int | None = None
+    memory_free_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One immutable picture of everything at `time_s` (seconds since the epoch, or of simulated time)."""
+
+    time_s: float
+    applications: tuple[ApplicationSample, ...]
+    pool: ExecutorPool
+    hosts: tuple[HostSample, ...] = ()

@@ -1,0 +1,1 @@
+"""One file per demonstration, table or figure; each reads like the section it reproduces."""

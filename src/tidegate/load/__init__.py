@@ -1,0 +1,35 @@
+"""Open-loop load: how many rows arrive when, and what each of them says.
+
+Shared by the Spark source and the simulator, so both worlds see the same rows.
+"""
+
+from tidegate.load.content import Content, Sentences, TextLines, content_from_spec
+from tidegate.load.profile import (
+    Burst,
+    Constant,
+    LoadProfile,
+    Poisson,
+    Sinusoid,
+    Spikes,
+    Sum,
+    Trace,
+    profile_from_spec,
+)
+from tidegate.load.timeline import Timeline
+
+__all__ = [
+    "Burst",
+    "Constant",
+    "Content",
+    "LoadProfile",
+    "Poisson",
+    "Sentences",
+    "Sinusoid",
+    "Spikes",
+    "Sum",
+    "TextLines",
+    "Timeline",
+    "Trace",
+    "content_from_spec",
+    "profile_from_spec",
+]

@@ -1,0 +1,72 @@
+"""When row i arrives: the cumulative count of a load profile and its inverse.
+
+Row i's arrival depends on i and the profile alone. That makes a load open-loop (a slow reader does not slow the
+arrivals down), replayable (every run sees the same rows) and checkable (a lost or doubled row has a name).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from tidegate.load.profile import LoadProfile
+
+_CHUNK_BINS = 4096
+_HORIZON_S = 400 * 86_400.0  # a row that has not come within 400 days never does
+
+
+class Timeline:
+    """Cumulative arrivals of a profile, tabulated lazily in bins of `resolution_s`.
+
+    >>> from tidegate.load.profile import Constant
+    >>> timeline = Timeline(Constant(rate=10))
+    >>> timeline.rows_by(2.0)
+    20
+    >>> timeline.arrivals_s(0, 3).round(3).tolist()
+    [0.1, 0.2, 0.3]
+    """
+
+    def __init__(self, profile: LoadProfile, resolution_s: float = 0.1) -> None:
+        self._profile = profile
+        self._resolution_s = resolution_s
+        self._cumulative: npt.NDArray[np.float64] = np.zeros(1)
+
+    def rows_by(self, t_s: float) -> int:
+        """How many rows have arrived `t_s` seconds after the start."""
+        if t_s <= 0:
+            return 0
+        self._extend_to_time(t_s)
+        return int(np.floor(np.interp(t_s, self._edges_s(), self._cumulative) + 1e-9))
+
+    def arrivals_s(self, first: int, end: int) -> npt.NDArray[np.float64]:
+        """Arrival times of rows `first` … `end - 1`, in seconds after the start."""
+        if end <= first:
+            return np.zeros(0)
+        while self._cumulative[-1] < end and self._covered_s() < _HORIZON_S:
+            self._extend()
+        if self._cumulative[-1] < end:
+            raise ValueError(f"row {end - 1} never arrives: the load ends after {int(self._cumulative[-1])} rows")
+        ordinals = np.arange(first + 1, end + 1, dtype=np.float64)
+        # Flat stretches (no load) have no inverse; the row arrives at the end of the stretch, where its bin fills.
+        upper = np.searchsorted(self._cumulative, ordinals - 1e-9)
+        before = self._cumulative[upper - 1]
+        share = np.clip((ordinals - before) / (self._cumulative[upper] - before), 0.0, 1.0)
+        return np.asarray((upper - 1 + share) * self._resolution_s, dtype=np.float64)
+
+    def _covered_s(self) -> float:
+        return (len(self._cumulative) - 1) * self._resolution_s
+
+    def _edges_s(self) -> npt.NDArray[np.float64]:
+        return np.arange(len(self._cumulative)) * self._resolution_s
+
+    def _extend_to_time(self, t_s: float) -> None:
+        while self._covered_s() < t_s:
+            self._extend()
+
+    def _extend(self) -> None:
+        """Append bins; the table doubles, so that reaching any row costs its logarithm in extensions."""
+        known = len(self._cumulative) - 1
+        count = max(_CHUNK_BINS, known)
+        middles_s = np.asarray((known + np.arange(count) + 0.5) * self._resolution_s, dtype=np.float64)
+        rows = self._profile.rows_per_s(middles_s) * self._resolution_s
+        self._cumulative = np.concatenate([self._cumulative, self._cumulative[-1] + np.cumsum(rows)])

@@ -1,0 +1,58 @@
+"""How many slots a micro-batch query needs: bulk service with a fixed cost per batch.
+
+A batch of `λ·B` rows on `n` slots takes `T = o + (a + λ·B·s) / n`, where `B` is the time between two batches, `o` the
+part of a batch in which no task runs, `a` the slot-seconds a batch costs whatever its size, and `s` those of a row.
+A row waits up to `B` for its batch and leaves with it, `T` later.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+from tidegate.domain.cost import Cost
+
+
+def slots_for_rate(rows_per_s: float, cost: Cost, batch_s: float, utilisation: float) -> float:
+    """Slots that carry the rate with batches `batch_s` apart: `n = (λ·s + a/B) / (u · (1 − o/B))`.
+
+    >>> round(slots_for_rate(600, Cost(batch_s=0, row_s=0.005, overhead_s=0.5), batch_s=2.0, utilisation=0.8), 6)
+    5.0
+    >>> slots_for_rate(600, Cost(batch_s=0, row_s=0.005, overhead_s=2.0), batch_s=2.0, utilisation=0.8)
+    inf
+    """
+    if rows_per_s <= 0:
+        return 0.0
+    working = 1 - cost.overhead_s / batch_s if batch_s > 0 else 0.0
+    if working <= 0:
+        return inf
+    return (rows_per_s * cost.row_s + cost.batch_s / batch_s) / (utilisation * working)
+
+
+def slots_for_latency(rows_per_s: float, cost: Cost, interval_s: float, latency_s: float) -> float:
+    """The fewest slots with `B + T ≤ latency`, B = max(interval, T): the last row of a batch is still in time.
+
+    Either the batch fits into its interval, `T ≤ min(I, L − I)`, or batches follow each other, `T = B ≤ L/2`.
+
+    >>> slots_for_latency(100, Cost(batch_s=0, row_s=0.01, overhead_s=0.5), interval_s=1.0, latency_s=2.0)
+    2.0
+    >>> slots_for_latency(100, Cost(batch_s=0, row_s=0.01, overhead_s=3.0), interval_s=1.0, latency_s=2.0)
+    inf
+    """
+    if rows_per_s <= 0:
+        return 0.0
+    fits_s = min(interval_s, latency_s - interval_s) - cost.overhead_s
+    fits = (cost.batch_s + rows_per_s * interval_s * cost.row_s) / fits_s if fits_s > 0 else inf
+    half_s = latency_s / 2
+    follows = inf
+    if interval_s <= half_s and half_s > cost.overhead_s:
+        follows = (cost.batch_s + rows_per_s * half_s * cost.row_s) / (half_s - cost.overhead_s)
+    return min(fits, follows)
+
+
+def rows_in(batch_s: float, slots: int, cost: Cost) -> int:
+    """Rows that `slots` finish in a batch of `batch_s`, at least one.
+
+    >>> rows_in(2.5, slots=4, cost=Cost(batch_s=0, row_s=0.005, overhead_s=0.5))
+    1600
+    """
+    return max(1, int(((batch_s - cost.overhead_s) * slots - cost.batch_s) / cost.row_s)) if cost.row_s > 0 else 1

@@ -1,0 +1,158 @@
+"""Learns one application's workload from its batches: how fast rows arrive, what a row costs, what waits.
+
+A true service rate needs busy time, not elapsed time: a job that idles half the time could do twice as much
+(DS2, Kalavri et al. 2018). So costs are slot-seconds that tasks held, split into a part per batch and one per row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from tidegate.domain import ApplicationSample, BatchSample, ExecutorPool
+from tidegate.domain.cost import Cost
+from tidegate.domain.policy import CapacityRule
+from tidegate.monitor.cost import fit_cost
+from tidegate.monitor.trend import Trend, fit_trend
+
+_SERVICE_WINDOWS = 5  # a row's cost changes more slowly than the load: look further back
+_MOST_POINTS = 512
+_TREND_LEAP = 1.25  # a trend is followed at most this far beyond what has been seen
+
+
+@dataclass(slots=True)
+class BatchPoint:
+    """What is kept of a batch."""
+
+    started_s: float
+    committed_s: float
+    rows: int
+    arrived_rows: int
+    """Rows that had ever arrived by `started_s`."""
+    busy_s: float | None
+    overhead_s: float | None
+    latency_p99_s: float | None
+
+
+@dataclass(slots=True)
+class WorkloadMemory:
+    """What is remembered of one application; its `cost` outlives a restart."""
+
+    rows_done: int = 0
+    points: list[BatchPoint] = field(default_factory=list)
+    cost: Cost | None = None
+    parallelism: int | None = None
+    """Tasks of the busiest operator: no more slots than these can be of use."""
+    executors: int = 0
+    settled_s: float = 0.0
+    """Batches before this ran beside cold executors: their cost is not the rows'."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """One application's load and cost, as known now."""
+
+    arrival_rows_per_s: float
+    expected_rows_per_s: float
+    """The recent trend, followed to the time when new capacity would pay off; never below the arrival."""
+    cost: Cost
+    parallelism: int | None
+    pending_rows: float
+    """Arrived and not committed, the running batch included."""
+    batch_s: float
+    latency_p99_s: float | None
+
+
+def learn(
+    memory: WorkloadMemory, sample: ApplicationSample, pool: ExecutorPool, now_s: float, rule: CapacityRule
+) -> None:
+    """Take in the batches of one observation."""
+    if pool.registered > memory.executors and memory.executors:
+        memory.settled_s = now_s + rule.lead_s
+    memory.executors = pool.registered
+    for batch in sample.batches:
+        _learn_batch(memory, batch)
+    horizon_s = now_s - _SERVICE_WINDOWS * rule.window_s
+    memory.points = [point for point in memory.points if point.committed_s >= horizon_s][-_MOST_POINTS:]
+    _learn_cost(memory)
+
+
+def _learn_batch(memory: WorkloadMemory, batch: BatchSample) -> None:
+    memory.rows_done += batch.rows
+    if batch.operators and batch.rows:
+        memory.parallelism = max(batch.operators, key=lambda operator: operator.busy_s).parallelism
+    cold = batch.warming or (batch.started_s < memory.settled_s and memory.cost is not None)
+    memory.points.append(
+        BatchPoint(
+            started_s=batch.started_s,
+            committed_s=batch.committed_s,
+            rows=batch.rows,
+            arrived_rows=memory.rows_done + (batch.backlog_rows or 0),
+            busy_s=None if cold else batch.busy_s,
+            overhead_s=None if cold else batch.overhead_s,
+            latency_p99_s=batch.latency.p99_s if batch.latency else None,
+        )
+    )
+
+
+def _learn_cost(memory: WorkloadMemory) -> None:
+    timed = [point for point in memory.points if point.busy_s is not None and point.rows > 0]
+    if timed:
+        memory.cost = fit_cost(
+            [float(point.rows) for point in timed],
+            [point.busy_s or 0.0 for point in timed],
+            [point.overhead_s or 0.0 for point in timed],
+            memory.cost,
+        )
+
+
+def evaluate(memory: WorkloadMemory, now_s: float, rule: CapacityRule) -> Workload | None:
+    """The workload as known now, or None while too little has been seen of it."""
+    recent = _recent(memory.points, now_s - rule.window_s)
+    if len(recent) < 2 or memory.cost is None:
+        return None
+    first, last = recent[0], recent[-1]
+    elapsed_s = last.started_s - first.started_s
+    if elapsed_s <= 0:
+        return None
+    trend = _arrival_trend(recent)
+    arrival = max(0.0, (last.arrived_rows - first.arrived_rows) / elapsed_s)
+    newest = _newest_rate(recent, rule.window_s / 3)
+    expected = max(arrival, newest)
+    if trend is not None and trend.rising:
+        expected = min(max(expected, trend.at(now_s + rule.lead_s)), _TREND_LEAP * expected)
+    latencies = [point.latency_p99_s for point in recent if point.latency_p99_s is not None]
+    return Workload(
+        arrival_rows_per_s=arrival,
+        expected_rows_per_s=expected,
+        cost=memory.cost,
+        parallelism=memory.parallelism,
+        pending_rows=max(0.0, last.arrived_rows + newest * max(0.0, now_s - last.started_s) - memory.rows_done),
+        batch_s=last.committed_s - last.started_s,
+        latency_p99_s=max(latencies) if latencies else None,
+    )
+
+
+def _recent(points: list[BatchPoint], since_s: float) -> list[BatchPoint]:
+    """Batches started in the window; slow batches leave few in it, so never fewer than the last two."""
+    inside = [point for point in points if point.started_s >= since_s]
+    return inside if len(inside) >= 2 else points[-2:]
+
+
+def _newest_rate(points: list[BatchPoint], span_s: float) -> float:
+    """Arrivals over the last few batches, for quick steps up."""
+    last = points[-1]
+    earlier = [point for point in points[:-1] if point.started_s <= last.started_s - span_s]
+    first = earlier[-1] if earlier else points[0]
+    elapsed_s = last.started_s - first.started_s
+    return max(0.0, (last.arrived_rows - first.arrived_rows) / elapsed_s) if elapsed_s > 0 else 0.0
+
+
+def _arrival_trend(points: list[BatchPoint]) -> Trend | None:
+    times_s, rates = [], []
+    for before, after in pairwise(points):
+        elapsed_s = after.started_s - before.started_s
+        if elapsed_s > 0:
+            times_s.append((before.started_s + after.started_s) / 2)
+            rates.append((after.arrived_rows - before.arrived_rows) / elapsed_s)
+    return fit_trend(times_s, rates)

@@ -1,0 +1,167 @@
+"""`tidegate.attach(spark, policy)`: two lines that put a running Spark job under control.
+
+The controller lives in a thread of the driver. An error in it ends the control and is reported; the job goes on.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import re
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from tidegate.control.clock import WallClock
+from tidegate.control.controller import Controller
+from tidegate.control.journal import SqliteJournal
+from tidegate.control.policyfile import load_policy, policy_from
+from tidegate.control.runner import Runner
+from tidegate.domain import InvalidInput, Mode, NotSupported
+from tidegate.domain.policy import Policy
+from tidegate.spark.cluster import SparkCluster
+from tidegate.spark.pool import ExecutorPoolKeeper
+from tidegate.spark.queries import Build, RestartableQuery
+from tidegate.spark.settings import Settings
+from tidegate.spark.source import TidegateSource
+
+logger = logging.getLogger("tidegate")
+
+_attached: dict[str, Gate] = {}
+_END_WAIT_S = 10.0
+
+
+def attach(
+    spark: SparkSession,
+    policy: Policy | Mapping[str, Any] | str | Path | None = None,
+    *,
+    mode: Mode | str | None = None,
+) -> Gate:
+    """Put every streaming query of this Spark context under control, and return the gate to it.
+
+    `policy` is a policy, a mapping, or the path of a YAML file; `mode` overrides the policy's.
+    """
+    if not hasattr(spark, "_jsparkSession"):
+        raise NotSupported(
+            "tidegate.attach needs a classic SparkSession; a Spark Connect session has no driver to attach to: "
+            "call it in the driver itself"
+        )
+    chosen = load_policy(policy) if isinstance(policy, str | Path | None) else policy_from(policy)
+    if mode is not None:
+        chosen = chosen.model_copy(update={"mode": _mode(mode)})
+    application_id = spark.sparkContext.applicationId
+    if application_id in _attached and _attached[application_id].running:
+        raise InvalidInput("Tidegate is attached to this Spark context already; stop that gate first: gate.stop()")
+    gate = Gate(spark, chosen)
+    _attached[application_id] = gate
+    return gate
+
+
+class Gate:
+    """The handle on one controlled Spark context."""
+
+    def __init__(self, spark: SparkSession, policy: Policy) -> None:
+        self._spark = spark
+        self.policy = policy
+        self.failure: BaseException | None = None
+        """What ended the control, where something did."""
+        self.journal = SqliteJournal(policy.store or f"tidegate-{_file_name(spark.sparkContext.appName or 'job')}.db")
+        # The folder goes with the process: gates are turned anew by every controller.
+        self._folder = tempfile.TemporaryDirectory(prefix="tidegate-")
+        spark.dataSource.register(TidegateSource)
+        pool = ExecutorPoolKeeper(spark.sparkContext, policy, may_act=policy.mode is Mode.APPLY)
+        self._cluster = SparkCluster(spark, pool)
+        self._clock = WallClock()
+        self.controller = Controller(policy, self.journal.load())
+        self.runner = Runner(self._cluster, self.controller, self._clock, self.journal, self.journal)
+        self._thread = threading.Thread(target=self._run, name="tidegate-control", daemon=True)
+        self.journal.note(time.time(), "control-started", f"mode {policy.mode}, every {policy.interval_s:g} s")
+        self._thread.start()
+        atexit.register(self.stop)
+
+    @property
+    def running(self) -> bool:
+        """Is the control alive?"""
+        return self._thread.is_alive()
+
+    def start(self, name: str, build: Build, checkpoint: str | Path | None = None) -> RestartableQuery:
+        """Start a query that Tidegate may restart with other settings.
+
+        `build(spark, settings)` returns a `DataStreamWriter` with its checkpoint location set, not started.
+        """
+        if name in self._cluster.restartable and self._cluster.restartable[name].query.isActive:
+            raise InvalidInput(f"a query named {name!r} runs already")
+        folder = Path(self._folder.name) / _file_name(name)
+        settings = Settings(name, gate=str(folder / "gate.json"), checkpoint=str(checkpoint or folder / "checkpoint"))
+        query = RestartableQuery(self._spark, build, settings)
+        self._cluster.restartable[name] = query
+        return query
+
+    def queries(self) -> list[RestartableQuery]:
+        """The queries that were started through this gate."""
+        return list(self._cluster.restartable.values())
+
+    def settle(self, limit_s: float = 10.0) -> None:
+        """Wait until the controller has taken another look: what has happened by now is then in the journal."""
+        seen, deadline_s = self.runner.steps, time.monotonic() + limit_s
+        while self.running and self.runner.steps < seen + 2 and time.monotonic() < deadline_s:
+            time.sleep(0.02)
+
+    def stop(self) -> None:
+        """End the control; queries and executors stay as they are."""
+        self._clock.stop()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(_END_WAIT_S)
+        atexit.unregister(self.stop)
+
+    def __enter__(self) -> Gate:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _run(self) -> None:
+        """The thread's whole life. Whatever happens in here stays in here."""
+        try:
+            self.runner.run()
+            self.journal.note(time.time(), "control-ended", "stopped")
+        except BaseException as error:
+            if self._context_stopped():
+                self.journal.note(time.time(), "control-ended", "the Spark context was stopped")
+                return
+            self.failure = error
+            text = f"{type(error).__name__}: {str(error).strip() or 'no message'}".splitlines()[0]
+            logger.error("Tidegate's control has ended (%s); the job goes on without it", text)
+            self.journal.note(time.time(), "control-failed", text)
+        finally:
+            self._close()
+
+    def _context_stopped(self) -> bool:
+        context = self._spark.sparkContext._jsc
+        return context is None or bool(context.sc().isStopped())
+
+    def _close(self) -> None:
+        try:
+            if not self._context_stopped():
+                self._cluster.close()
+        except Exception as error:
+            logger.debug("listeners could not be taken back: %s", error)
+
+
+def _mode(mode: Mode | str) -> Mode:
+    try:
+        return Mode(mode)
+    except ValueError:
+        raise InvalidInput(f"mode {str(mode)!r}: use off, recommend or apply") from None
+
+
+def _file_name(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-.") or "job"

@@ -1,0 +1,108 @@
+"""Keeps the executor pool at its target: asked for at once, retired between batches, repeated until it is so."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from pyspark import SparkContext
+
+from tidegate.domain import (
+    ActionReceipt,
+    EnvironmentUnfit,
+    ExecutorPool,
+    ExecutorSample,
+    InvalidInput,
+    Outcome,
+    ScaleExecutors,
+)
+from tidegate.domain.policy import Policy
+from tidegate.spark import executors
+from tidegate.spark.statusstore import StatusStore
+
+_GAP_WAIT_S = 0.4
+_POLL_S = 0.01
+_PATIENCE_S = 20.0
+
+
+class ExecutorPoolKeeper:
+    """Three numbers apart: what is planned (`target`), what was requested, what is registered."""
+
+    def __init__(self, sc: SparkContext, policy: Policy, may_act: bool) -> None:
+        self._sc = sc
+        self.store = StatusStore(sc)
+        self._target: int | None = None
+        self._surplus_since_s: float | None = None
+        self.scalable = not sc._jsc.sc().isLocal()
+        if may_act and executors.dynamic_allocation(sc):
+            if policy.dynamic_allocation == "refuse":
+                raise InvalidInput(
+                    "Spark's dynamic allocation rules the executors of this job; switch it off "
+                    "(spark.dynamicAllocation.enabled=false), or set dynamic_allocation: take-over in the policy"
+                )
+            executors.stop_dynamic_allocation(sc)
+        if may_act:
+            executors.let_tasks_move(sc)
+
+    def sample(self) -> ExecutorPool:
+        registered = executors.executor_samples(self.store)
+        slots = max((executor.slots for executor in registered), default=1)
+        requested = self._target if self._target is not None else len(registered)
+        return ExecutorPool(registered, requested, slots, self.scalable)
+
+    def scale(self, action: ScaleExecutors, between_batches: Callable[[], bool]) -> ActionReceipt:
+        """Take a new target and do what can be done about it now."""
+        if not self.scalable:
+            return ActionReceipt(action, Outcome.REFUSED, "a local master has one executor, in the driver")
+        self._target = action.target
+        self._surplus_since_s = None
+        if not executors.request_executors(self._sc, action.target):
+            return ActionReceipt(action, Outcome.FAILED, "the cluster manager did not take the request")
+        self.converge(between_batches)
+        reached = len(executors.executor_samples(self.store)) == action.target
+        return ActionReceipt(action, Outcome.DONE if reached else Outcome.UNDER_WAY)
+
+    def converge(self, between_batches: Callable[[], bool]) -> None:
+        """Retire what is above the target, in a gap between batches where one comes in time."""
+        if self._target is None:
+            return
+        registered = executors.executor_samples(self.store)
+        surplus = len(registered) - self._target
+        if surplus <= 0:
+            self._surplus_since_s = None
+            return
+        now_s = time.monotonic()
+        self._surplus_since_s = self._surplus_since_s or now_s
+        patient = now_s - self._surplus_since_s < _PATIENCE_S
+        if patient and not _wait_for(between_batches):
+            return  # batches follow without a gap; the next round tries again
+        leaving = retirees(registered, surplus)
+        executors.retire_executors(self._sc, [executor.id for executor in leaving], self._target)
+
+
+def retirees(registered: tuple[ExecutorSample, ...], surplus: int) -> list[ExecutorSample]:
+    """Who goes: the idle before the busy, and among them the youngest, whose caches are the coldest."""
+    return sorted(registered, key=lambda executor: (executor.active_tasks, -executor.since_s))[:surplus]
+
+
+def _wait_for(condition: Callable[[], bool]) -> bool:
+    deadline_s = time.monotonic() + _GAP_WAIT_S
+    while not condition():
+        if time.monotonic() > deadline_s:
+            return False
+        time.sleep(_POLL_S)
+    return True
+
+
+def settle_executors(sc: SparkContext, target: int, limit_s: float = 60.0) -> None:
+    """Have exactly `target` executors registered before going on; Standalone starts all it can at first."""
+    store = StatusStore(sc)
+    executors.request_executors(sc, target)
+    deadline_s = time.monotonic() + limit_s
+    while len(registered := executors.executor_samples(store)) != target:
+        if time.monotonic() > deadline_s:
+            raise EnvironmentUnfit(f"{target} executors asked for, {len(registered)} registered after {limit_s:.0f} s")
+        if len(registered) > target:
+            leaving = retirees(registered, len(registered) - target)
+            executors.retire_executors(sc, [executor.id for executor in leaving], target)
+        time.sleep(0.5)

@@ -1,0 +1,154 @@
+"""Reads the JSON of a streaming progress report, with the oddities that real ones have.
+
+Seen in the wild: no `inputRowsPerSecond` on the first batch, "Infinity" as a string, offsets that are null, lists,
+numbers, objects or JSON inside a string, `numOutputRows` of −1, and idle reports that carry two durations only.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+_IN, _OUT, LATENCY_METRIC = "tidegate.in.", "tidegate.out.", "tidegate.latency"
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorCount:
+    """Rows of one named operator, from the counters that `Topology` puts into the query."""
+
+    position: int
+    name: str
+    rows_in: int | None
+    rows_out: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One progress report."""
+
+    query_id: str
+    run_id: str
+    name: str | None
+    batch_id: int
+    started_s: float
+    duration_s: float
+    rows: int
+    committed: bool
+    """False for an idle report: no batch ran."""
+    add_batch_s: float | None
+    backlog_rows: int | None
+    latency_sketch: str | None
+    operators: tuple[OperatorCount, ...]
+    state_rows: int | None
+    source_rows: tuple[int | None, ...] = field(default=())
+    """Rows by source, from the offsets; None where the offsets do not count rows."""
+
+
+def parse_progress(text: str) -> Progress:
+    """Raises ValueError where the text is no progress report at all."""
+    report = json.loads(text)
+    try:
+        durations = report.get("durationMs") or {}
+        sources = report.get("sources") or []
+        observed = report.get("observedMetrics") or {}
+        by_source = tuple(rows_between(source.get("startOffset"), source.get("endOffset")) for source in sources)
+        return Progress(
+            query_id=str(report["id"]),
+            run_id=str(report["runId"]),
+            name=report.get("name"),
+            batch_id=int(report["batchId"]),
+            started_s=datetime.fromisoformat(report["timestamp"]).timestamp(),
+            duration_s=float(durations.get("triggerExecution") or report.get("batchDuration") or 0) / 1000,
+            rows=_rows(report, by_source),
+            committed="addBatch" in durations,
+            add_batch_s=float(durations["addBatch"]) / 1000 if "addBatch" in durations else None,
+            backlog_rows=_backlog(sources),
+            latency_sketch=_first_value(observed.get(LATENCY_METRIC)),
+            operators=_operators(observed),
+            state_rows=_state_rows(report),
+            source_rows=by_source,
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"not a progress report: {error!r}") from None
+
+
+def rows_between(before: Any, after: Any) -> int | None:
+    """Rows between two offsets, where the offsets count rows: our own source and Kafka's.
+
+    >>> rows_between({"row": 3, "start_ms": 5}, {"row": 10, "start_ms": 5})
+    7
+    >>> rows_between({"t": {"0": 5, "1": 7}}, {"t": {"0": 8, "1": 9, "2": 4}})
+    9
+    >>> rows_between({"logOffset": 1}, {"logOffset": 2}) is None
+    True
+    """
+    before, after = _offset(before), _offset(after)
+    if not isinstance(after, dict) or not after:
+        return None
+    if isinstance(after.get("row"), int) and "start_ms" in after:
+        first = before.get("row", 0) if isinstance(before, dict) else 0
+        return max(0, int(after["row"]) - int(first))
+    if all(isinstance(partitions, dict) for partitions in after.values()):
+        return _kafka_rows(before if isinstance(before, dict) else {}, after)
+    return None
+
+
+def _kafka_rows(before: dict[str, Any], after: dict[str, Any]) -> int | None:
+    total = 0
+    for topic, partitions in after.items():
+        known = before.get(topic) or {}
+        for partition, end in partitions.items():
+            start = known.get(partition, 0) if isinstance(known, dict) else 0
+            if not isinstance(end, int) or not isinstance(start, int):
+                return None
+            total += max(0, end - start)
+    return total
+
+
+def _offset(value: Any) -> Any:
+    if isinstance(value, str):
+        try:
+            return json.loads(value)
+        except ValueError:
+            return None
+    return value
+
+
+def _rows(report: dict[str, Any], by_source: tuple[int | None, ...]) -> int:
+    """Offsets first: with foreachBatch `numInputRows` counts every action, or none."""
+    if by_source and all(rows is not None for rows in by_source):
+        return sum(rows or 0 for rows in by_source)
+    return max(0, int(report.get("numInputRows") or 0))
+
+
+def _backlog(sources: list[dict[str, Any]]) -> int | None:
+    """Rows that wait at all sources; None where any of them does not say."""
+    waiting = [rows_between(source.get("endOffset"), source.get("latestOffset")) for source in sources]
+    return sum(rows or 0 for rows in waiting) if waiting and all(rows is not None for rows in waiting) else None
+
+
+def _first_value(row: Any) -> str | None:
+    values = list(row.values()) if isinstance(row, dict) else row
+    return str(values[0]) if isinstance(values, list) and values and values[0] is not None else None
+
+
+def _operators(observed: dict[str, Any]) -> tuple[OperatorCount, ...]:
+    found: dict[tuple[int, str], dict[str, int]] = {}
+    for metric, row in observed.items():
+        for prefix, side in ((_IN, "in"), (_OUT, "out")):
+            if metric.startswith(prefix):
+                position, _, name = metric.removeprefix(prefix).partition(".")
+                count = _first_value(row)
+                if position.isdigit() and count is not None:
+                    found.setdefault((int(position), name), {})[side] = int(count)
+    return tuple(
+        OperatorCount(position, name, counts.get("in"), counts.get("out"))
+        for (position, name), counts in sorted(found.items())
+    )
+
+
+def _state_rows(report: dict[str, Any]) -> int | None:
+    operators = report.get("stateOperators") or []
+    return sum(int(operator.get("numRowsTotal") or 0) for operator in operators) if operators else None

@@ -1,0 +1,100 @@
+"""Queries that can be restarted: a recipe, the settings it was last built with, and the query that runs now."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from tidegate.domain import InvalidInput
+from tidegate.spark.admission import Admission, answer_path, read_admission, write_admission
+from tidegate.spark.settings import Settings
+
+logger = logging.getLogger("tidegate")
+
+Build = Callable[[SparkSession, Settings], DataStreamWriter]
+
+_BOUNDARY_WAIT_S = 60.0
+_POLL_S = 0.005
+_CLOSED = Admission(rows_per_trigger=1, interval_s=1e9)
+
+
+class RestartableQuery:
+    """One query and how to build it again. Its checkpoint makes every restart go on exactly where it stopped."""
+
+    def __init__(self, spark: SparkSession, build: Build, settings: Settings) -> None:
+        self._spark = spark
+        self._build = build
+        self._lock = threading.Lock()
+        self.settings = settings
+        self.query = self._start(settings)
+
+    @property
+    def name(self) -> str:
+        return self.settings.name
+
+    @property
+    def admission(self) -> Admission | None:
+        """What the source's gate is set to; None where the source has no gate (a gate answers once it is used)."""
+        in_force = read_admission(answer_path(Path(self.settings.gate)))
+        return None if in_force is None else read_admission(Path(self.settings.gate)) or in_force
+
+    def admit(self, admission: Admission) -> None:
+        """Turn the source's gate, without a restart."""
+        write_admission(Path(self.settings.gate), admission)
+
+    def restart(self, settings: Settings) -> float:
+        """Stop at a batch boundary and start with other settings; back to the old ones where that fails.
+
+        Returns the pause in seconds.
+        """
+        with self._lock:
+            began_s = time.monotonic()
+            self.stop_at_boundary()
+            try:
+                self.query = self._start(settings)
+            except Exception:
+                logger.warning("%s: did not start with new settings; going back to the old ones", self.name)
+                self.query = self._start(self.settings)
+                raise
+            self.settings = settings
+            return time.monotonic() - began_s
+
+    def stop_at_boundary(self) -> None:
+        """Stop between two batches: close the gate where there is one, and wait until no trigger is active."""
+        asked = read_admission(Path(self.settings.gate))
+        if self.admission is not None:
+            self.admit(_CLOSED)
+        deadline_s = time.monotonic() + _BOUNDARY_WAIT_S
+        while self.query.isActive and time.monotonic() < deadline_s:
+            if not self.query.status["isTriggerActive"]:
+                break
+            time.sleep(_POLL_S)
+        self.query.stop()
+        # The next run must not find the gate closed: give it back what was asked before, or no word at all.
+        if asked is not None:
+            self.admit(asked)
+        else:
+            Path(self.settings.gate).unlink(missing_ok=True)
+
+    def _start(self, settings: Settings) -> StreamingQuery:
+        # Adaptive execution would merge and rename the stages that operators are known by; the setting is taken
+        # over by the query when it starts, so it can be put back right after.
+        before = self._spark.conf.get("spark.sql.adaptive.enabled", "true")
+        self._spark.conf.set("spark.sql.adaptive.enabled", "false")
+        try:
+            writer = self._build(self._spark, settings)
+            if not isinstance(writer, DataStreamWriter):
+                raise InvalidInput(
+                    f"{settings.name}: build must return a DataStreamWriter (df.writeStream…, without .start()), "
+                    f"not {type(writer).__name__}"
+                )
+            return writer.queryName(settings.name).start()
+        finally:
+            self._spark.conf.set("spark.sql.adaptive.enabled", str(before))

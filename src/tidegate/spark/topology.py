@@ -1,0 +1,86 @@
+"""Names the operators of a query and gives each its own parallelism and row counts.
+
+An operator is what runs between two exchanges. `Topology` writes exchange, counter, body, in this order: without the
+counter right after the exchange Spark would move filters (Python ones too) in front of it, into the operator before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from tidegate.domain import InvalidInput
+from tidegate.spark.progress import LATENCY_METRIC
+from tidegate.spark.settings import Settings
+
+Body = Callable[[DataFrame], DataFrame]
+
+
+def track_latency(rows: DataFrame, event_time: str) -> DataFrame:
+    """Have the rows' latency measured: per batch a sketch of their event time, read when the batch commits."""
+    seconds = F.expr(f"kll_sketch_agg_double(unix_micros(`{event_time}`) / 1e6D)")
+    return rows.observe(LATENCY_METRIC, seconds.alias("arrived"))
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """A query under construction, operator by operator; `frame` is the DataFrame so far.
+
+    ::
+
+        flow = (
+            Topology.source("lines", lines, event_time="event_time", settings=settings)
+            .operator("lookup", look_up, parallelism=12)
+            .stateful("count", lambda words: words.groupBy("word").count())
+        )
+        return flow.frame.writeStream…
+    """
+
+    frame: DataFrame
+    names: tuple[str, ...]
+    settings: Settings
+
+    @classmethod
+    def source(
+        cls, name: str, rows: DataFrame, event_time: str | None = None, settings: Settings | None = None
+    ) -> Topology:
+        """Begin with a source; with `event_time` the latency of its rows is measured."""
+        _check_name(name, ())
+        frame = _counted(rows, "in", 0, name)
+        return cls(track_latency(frame, event_time) if event_time else frame, (name,), settings or Settings(name))
+
+    def operator(self, name: str, body: Body, parallelism: int, key: str | None = None) -> Topology:
+        """An operator without state, with a parallelism of its own; rows with one `key` stay together."""
+        tasks = self.settings.parallelism(name, parallelism)
+        exchanged = self.frame.repartition(tasks, F.col(key)) if key else self.frame.repartition(tasks)
+        return self._grown(name, body(_counted(exchanged, "in", len(self.names), name)))
+
+    def stateful(self, name: str, body: Body) -> Topology:
+        """An operator that keeps state; Spark makes its exchange, and all such of a query share one parallelism."""
+        return self._grown(name, _counted(body(self.frame), "out", len(self.names), name))
+
+    def join(self, name: str, other: Topology, body: Callable[[DataFrame, DataFrame], DataFrame]) -> Topology:
+        """Bring two flows together; `body` gets both frames."""
+        names = self.names + other.names
+        if twice := sorted(set(self.names) & set(other.names)):
+            raise InvalidInput(f"topology: both sides of {name!r} have an operator {twice[0]!r}")
+        joined = replace(self, names=names)
+        return joined._grown(name, _counted(body(self.frame, other.frame), "out", len(names), name))
+
+    def _grown(self, name: str, frame: DataFrame) -> Topology:
+        _check_name(name, self.names)
+        return replace(self, frame=frame, names=(*self.names, name))
+
+
+def _counted(rows: DataFrame, side: str, position: int, name: str) -> DataFrame:
+    return rows.observe(f"tidegate.{side}.{position}.{name}", F.count(F.lit(1)).alias("rows"))
+
+
+def _check_name(name: str, taken: tuple[str, ...]) -> None:
+    if not name or "." in name:
+        raise InvalidInput(f"topology: {name!r} cannot name an operator; use letters, digits and dashes")
+    if name in taken:
+        raise InvalidInput(f"topology: two operators are named {name!r}")

@@ -1,0 +1,1 @@
+"""Streaming jobs to run, watch and measure: ordinary PySpark queries."""
