@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 
-import click
 import typer
 
 import tidegate
@@ -21,7 +20,6 @@ from tidegate.domain import TidegateError
 app = typer.Typer(
     name="tidegate",
     help="Keeps Spark Structured Streaming applications inside their latency objectives with the least resources.",
-    no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -29,6 +27,13 @@ app = typer.Typer(
 )
 for command in (demo, run, simulate, schedule, reproduce, explain, policy):
     app.command()(command)
+
+
+@app.callback(invoke_without_command=True)
+def overview(context: typer.Context) -> None:
+    """Without a command: the help."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
 @app.command()
@@ -48,17 +53,14 @@ def version(json: output.Json = False) -> None:
 
 def main() -> None:
     """Entry point of the console script: 0 done, 2 bad input or an unfit machine, 130 interrupted."""
-    output.quiet_worker_warnings()
+    output.log_to_stderr()
     try:
         app(standalone_mode=False)
     except TidegateError as error:
         _fail(str(error))
-    except click.exceptions.NoArgsIsHelpError as error:
-        error.show()
-        sys.exit(2)
-    except click.ClickException as error:
-        _fail(error.format_message())
-    except (click.Abort, KeyboardInterrupt):
+    except typer.TyperException as error:
+        _fail(error.format_message() if hasattr(error, "format_message") else str(error))
+    except (typer.Abort, KeyboardInterrupt):
         _fail("interrupted", code=130)
 
 

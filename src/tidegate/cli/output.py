@@ -26,7 +26,7 @@ def print_json(value: Any) -> None:
     typer.echo(json_text.dumps(value, indent=2, allow_nan=False))
 
 
-def quiet_worker_warnings() -> None:
+def log_to_stderr() -> None:
     """Our own messages in one style on stderr."""
     handler = RichHandler(console=console, show_path=False, show_time=False, markup=False)
     logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[handler])

@@ -43,7 +43,6 @@ class ExecutorRule(_Section):
     max: Annotated[int, Field(ge=1)] = Field(4, description="Never more executors.")
     step_up: Annotated[int, Field(ge=1)] = Field(1, description="Added at once; cold executors compete with warm ones.")
     step_down: Annotated[int, Field(ge=1)] = Field(1, description="Retired at once.")
-    cost_per_hour: Annotated[float, Field(ge=0)] = Field(0.0, description="Money for one executor, for the reports.")
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:

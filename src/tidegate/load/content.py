@@ -14,6 +14,9 @@ import numpy.typing as npt
 from tidegate.domain.errors import InvalidInput
 
 
+_GOLDEN = 0x9E3779B97F4A7C15  # 2⁶⁴ ÷ the golden ratio
+
+
 class Content(Protocol):
     """A generator of row texts."""
 
@@ -39,7 +42,7 @@ class Sentences:
     def texts(self, first: int, end: int) -> list[str]:
         vocabulary, cumulative = _vocabulary(self.vocabulary)
         cells = np.arange(first * self.words, end * self.words, dtype=np.uint64)
-        uniform = _mixed(cells + np.uint64(self.seed) * np.uint64(0x9E3779B97F4A7C15)) / 2.0**64
+        uniform = _mixed(cells + np.uint64(self.seed * _GOLDEN % 2**64)) / 2.0**64
         chosen = np.searchsorted(cumulative, uniform, side="right").reshape(-1, self.words)
         return [" ".join(vocabulary[word] for word in row) for row in chosen]
 
@@ -81,7 +84,7 @@ def content_from_spec(spec: Any) -> Content:
 def _mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """SplitMix64's finaliser: neighbouring indices give independent-looking words (Steele et al., 2014)."""
     with np.errstate(over="ignore"):
-        mixed = values + np.uint64(0x9E3779B97F4A7C15)
+        mixed = values + np.uint64(_GOLDEN)
         mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         return mixed ^ (mixed >> np.uint64(31))

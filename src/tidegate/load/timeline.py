@@ -12,7 +12,7 @@ import numpy.typing as npt
 from tidegate.load.profile import LoadProfile
 
 _CHUNK_BINS = 4096
-_HORIZON_S = 400 * 86_400.0  # a row that has not come within 400 days never does
+_SILENCE_S = 7 * 86_400.0  # a load that is silent for a week has ended
 
 
 class Timeline:
@@ -42,10 +42,11 @@ class Timeline:
         """Arrival times of rows `first` … `end - 1`, in seconds after the start."""
         if end <= first:
             return np.zeros(0)
-        while self._cumulative[-1] < end and self._covered_s() < _HORIZON_S:
+        while self._cumulative[-1] < end:
+            silent_bins = len(self._cumulative) - np.searchsorted(self._cumulative, self._cumulative[-1])
+            if silent_bins * self._resolution_s > _SILENCE_S:
+                raise ValueError(f"row {end - 1} never arrives: the load ends after {int(self._cumulative[-1])} rows")
             self._extend()
-        if self._cumulative[-1] < end:
-            raise ValueError(f"row {end - 1} never arrives: the load ends after {int(self._cumulative[-1])} rows")
         ordinals = np.arange(first + 1, end + 1, dtype=np.float64)
         # Flat stretches (no load) have no inverse; the row arrives at the end of the stretch, where its bin fills.
         upper = np.searchsorted(self._cumulative, ordinals - 1e-9)

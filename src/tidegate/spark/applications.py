@@ -139,25 +139,27 @@ def _batch(run: _Run, progress: Progress, stages: list[StageSample]) -> BatchSam
 def _operators(run: _Run, counts: tuple[OperatorCount, ...], stages: list[StageSample]) -> tuple[OperatorSample, ...]:
     """Stages in plan order are the operators in the order in which they were named."""
     run.stateful = frozenset(count.name for count in counts if count.rows_in is None) or run.stateful
-    by_position = {count.position: count for count in counts}
-    names = [by_position[position].name for position in sorted(by_position)] or list(_plan_names(run))
-    operators = []
-    for position, stage in enumerate(stages):
-        named = by_position.get(position) if len(by_position) == len(stages) else None
-        name = named.name if named else names[position] if len(names) == len(stages) else f"stage-{position + 1}"
-        operators.append(
-            OperatorSample(
-                name=name,
-                parallelism=max(1, stage.tasks),
-                rows_in=named.rows_in if named and named.rows_in is not None else stage.rows_in,
-                busy_s=stage.busy_s,
-                cpu_s=stage.cpu_s,
-                communication_s=stage.communication_s,
-                execute_latency_s=_execute_s(stage),
-                rows_out=named.rows_out if named and named.rows_out is not None else stage.rows_out,
-            )
+    if len(counts) != len(stages):
+        counts = tuple(OperatorCount(name, None, None) for name in _names_of(run, len(stages)))
+    return tuple(
+        OperatorSample(
+            name=count.name,
+            parallelism=max(1, stage.tasks),
+            rows_in=stage.rows_in if count.rows_in is None else count.rows_in,
+            busy_s=stage.busy_s,
+            cpu_s=stage.cpu_s,
+            communication_s=stage.communication_s,
+            execute_latency_s=_execute_s(stage),
+            rows_out=stage.rows_out if count.rows_out is None else count.rows_out,
         )
-    return tuple(operators)
+        for count, stage in zip(counts, stages, strict=True)
+    )
+
+
+def _names_of(run: _Run, stages: int) -> tuple[str, ...]:
+    """Names from the plan where it has as many stages as ran; numbers otherwise (an empty batch skips some)."""
+    names = _plan_names(run)
+    return names if len(names) == stages else tuple(f"stage-{number + 1}" for number in range(stages))
 
 
 def _execute_s(stage: StageSample) -> float | None:

@@ -76,10 +76,10 @@ class Gate:
         self._folder = tempfile.TemporaryDirectory(prefix="tidegate-")
         spark.dataSource.register(TidegateSource)
         pool = ExecutorPoolKeeper(spark.sparkContext, policy, may_act=policy.mode is Mode.APPLY)
-        self._cluster = SparkCluster(spark, pool)
+        self.cluster = SparkCluster(spark, pool)
         self._clock = WallClock()
         self.controller = Controller(policy, self.journal.load())
-        self.runner = Runner(self._cluster, self.controller, self._clock, self.journal, self.journal)
+        self.runner = Runner(self.cluster, self.controller, self._clock, self.journal, self.journal)
         self._thread = threading.Thread(target=self._run, name="tidegate-control", daemon=True)
         self.journal.note(time.time(), "control-started", f"mode {policy.mode}, every {policy.interval_s:g} s")
         self._thread.start()
@@ -95,17 +95,17 @@ class Gate:
 
         `build(spark, settings)` returns a `DataStreamWriter` with its checkpoint location set, not started.
         """
-        if name in self._cluster.restartable and self._cluster.restartable[name].query.isActive:
+        if name in self.cluster.restartable and self.cluster.restartable[name].query.isActive:
             raise InvalidInput(f"a query named {name!r} runs already")
         folder = Path(self._folder.name) / _file_name(name)
         settings = Settings(name, gate=str(folder / "gate.json"), checkpoint=str(checkpoint or folder / "checkpoint"))
         query = RestartableQuery(self._spark, build, settings)
-        self._cluster.restartable[name] = query
+        self.cluster.restartable[name] = query
         return query
 
     def queries(self) -> list[RestartableQuery]:
         """The queries that were started through this gate."""
-        return list(self._cluster.restartable.values())
+        return list(self.cluster.restartable.values())
 
     def settle(self, limit_s: float = 10.0) -> None:
         """Wait until the controller has taken another look: what has happened by now is then in the journal."""
@@ -151,7 +151,7 @@ class Gate:
     def _close(self) -> None:
         try:
             if not self._context_stopped():
-                self._cluster.close()
+                self.cluster.close()
         except Exception as error:
             logger.debug("listeners could not be taken back: %s", error)
 

@@ -18,7 +18,7 @@ def latency_sample(sketch: str, committed_s: float) -> LatencySample | None:
     """Latency quantiles of a batch; None where it had no rows, or the bytes are no sketch."""
     try:
         arrived = datasketches.kll_doubles_sketch.deserialize(base64.b64decode(sketch))
-    except (binascii.Error, ValueError, RuntimeError):
+    except (binascii.Error, ValueError, IndexError, RuntimeError):
         return None
     if arrived.is_empty():
         return None

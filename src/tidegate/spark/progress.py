@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-_IN, _OUT, LATENCY_METRIC = "tidegate.in.", "tidegate.out.", "tidegate.latency"
+IN_METRIC, OUT_METRIC, ORDER_METRIC = "tidegate.in.", "tidegate.out.", "tidegate.order."
+LATENCY_METRIC = "tidegate.latency"
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorCount:
     """Rows of one named operator, from the counters that `Topology` puts into the query."""
 
-    position: int
     name: str
     rows_in: int | None
     rows_out: int | None
@@ -135,18 +135,18 @@ def _first_value(row: Any) -> str | None:
 
 
 def _operators(observed: dict[str, Any]) -> tuple[OperatorCount, ...]:
-    found: dict[tuple[int, str], dict[str, int]] = {}
-    for metric, row in observed.items():
-        for prefix, side in ((_IN, "in"), (_OUT, "out")):
-            if metric.startswith(prefix):
-                position, _, name = metric.removeprefix(prefix).partition(".")
-                count = _first_value(row)
-                if position.isdigit() and count is not None:
-                    found.setdefault((int(position), name), {})[side] = int(count)
+    """The named operators in the order of the stages; none where the query was not built with `Topology`."""
+    order = next((name.removeprefix(ORDER_METRIC) for name in observed if name.startswith(ORDER_METRIC)), "")
     return tuple(
-        OperatorCount(position, name, counts.get("in"), counts.get("out"))
-        for (position, name), counts in sorted(found.items())
+        OperatorCount(name, _count(observed.get(IN_METRIC + name)), _count(observed.get(OUT_METRIC + name)))
+        for name in order.split(",")
+        if name
     )
+
+
+def _count(row: Any) -> int | None:
+    value = _first_value(row)
+    return int(value) if value is not None and value.isdigit() else None
 
 
 def _state_rows(report: dict[str, Any]) -> int | None:

@@ -6,6 +6,7 @@ counter right after the exchange Spark would move filters (Python ones too) in f
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -13,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tidegate.domain import InvalidInput
-from tidegate.spark.progress import LATENCY_METRIC
+from tidegate.spark.progress import IN_METRIC, LATENCY_METRIC, ORDER_METRIC, OUT_METRIC
 from tidegate.spark.settings import Settings
 
 Body = Callable[[DataFrame], DataFrame]
@@ -27,7 +28,7 @@ def track_latency(rows: DataFrame, event_time: str) -> DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """A query under construction, operator by operator; `frame` is the DataFrame so far.
+    """A query under construction, operator by operator; `frame` is the DataFrame to write.
 
     ::
 
@@ -39,7 +40,7 @@ class Topology:
         return flow.frame.writeStream…
     """
 
-    frame: DataFrame
+    rows: DataFrame
     names: tuple[str, ...]
     settings: Settings
 
@@ -49,18 +50,23 @@ class Topology:
     ) -> Topology:
         """Begin with a source; with `event_time` the latency of its rows is measured."""
         _check_name(name, ())
-        frame = _counted(rows, "in", 0, name)
-        return cls(track_latency(frame, event_time) if event_time else frame, (name,), settings or Settings(name))
+        counted = _counted(rows, IN_METRIC, name)
+        return cls(track_latency(counted, event_time) if event_time else counted, (name,), settings or Settings(name))
+
+    @property
+    def frame(self) -> DataFrame:
+        """The DataFrame so far. Its last counter is named after all operators, in the order of Spark's stages."""
+        return _counted(self.rows, ORDER_METRIC, ",".join(self.names))
 
     def operator(self, name: str, body: Body, parallelism: int, key: str | None = None) -> Topology:
         """An operator without state, with a parallelism of its own; rows with one `key` stay together."""
         tasks = self.settings.parallelism(name, parallelism)
-        exchanged = self.frame.repartition(tasks, F.col(key)) if key else self.frame.repartition(tasks)
-        return self._grown(name, body(_counted(exchanged, "in", len(self.names), name)))
+        exchanged = self.rows.repartition(tasks, F.col(key)) if key else self.rows.repartition(tasks)
+        return self._grown(name, body(_counted(exchanged, IN_METRIC, name)))
 
     def stateful(self, name: str, body: Body) -> Topology:
         """An operator that keeps state; Spark makes its exchange, and all such of a query share one parallelism."""
-        return self._grown(name, _counted(body(self.frame), "out", len(self.names), name))
+        return self._grown(name, _counted(body(self.rows), OUT_METRIC, name))
 
     def join(self, name: str, other: Topology, body: Callable[[DataFrame, DataFrame], DataFrame]) -> Topology:
         """Bring two flows together; `body` gets both frames."""
@@ -68,19 +74,19 @@ class Topology:
         if twice := sorted(set(self.names) & set(other.names)):
             raise InvalidInput(f"topology: both sides of {name!r} have an operator {twice[0]!r}")
         joined = replace(self, names=names)
-        return joined._grown(name, _counted(body(self.frame, other.frame), "out", len(names), name))
+        return joined._grown(name, _counted(body(self.rows, other.rows), OUT_METRIC, name))
 
-    def _grown(self, name: str, frame: DataFrame) -> Topology:
+    def _grown(self, name: str, rows: DataFrame) -> Topology:
         _check_name(name, self.names)
-        return replace(self, frame=frame, names=(*self.names, name))
+        return replace(self, rows=rows, names=(*self.names, name))
 
 
-def _counted(rows: DataFrame, side: str, position: int, name: str) -> DataFrame:
-    return rows.observe(f"tidegate.{side}.{position}.{name}", F.count(F.lit(1)).alias("rows"))
+def _counted(rows: DataFrame, metric: str, name: str) -> DataFrame:
+    return rows.observe(metric + name, F.count(F.lit(1)).alias("rows"))
 
 
 def _check_name(name: str, taken: tuple[str, ...]) -> None:
-    if not name or "." in name:
-        raise InvalidInput(f"topology: {name!r} cannot name an operator; use letters, digits and dashes")
+    if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
+        raise InvalidInput(f"topology: {name!r} cannot name an operator; use letters, digits, dashes and underscores")
     if name in taken:
         raise InvalidInput(f"topology: two operators are named {name!r}")

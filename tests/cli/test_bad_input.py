@@ -1,0 +1,64 @@
+"""Bad input: one line that says what to do, exit code 2, nothing on stdout."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CASES: list[tuple[str, list[str], str]] = [
+    ("policy", ["policy", "bad.yaml"], "executors: min 5 is above max 2"),
+    ("policy key", ["policy", "key.yaml"], "line 1: colour: unknown setting; allowed here: applications"),
+    ("no policy", ["policy", "none.yaml"], "cannot be read"),
+    ("app that does not import", ["run", "broken.py"], "does not import: ModuleNotFoundError"),
+    ("app without build", ["run", "empty.py"], "define build(spark, settings) or main(spark, gate)"),
+    ("no app", ["run", "none.py"], "no such file"),
+    ("spark setting", ["run", "fine.py", "--spark-conf", "nonsense"], "write key=value"),
+    ("journal", ["explain", "none.db"], "no such file"),
+    ("journal of another kind", ["explain", "bad.yaml"], "not a Tidegate journal"),
+    ("scenario", ["simulate", "none.yaml"], "cannot be read"),
+    ("scenario cycle", ["simulate", "cycle.yaml"], "cycle"),
+    ("planner", ["simulate", "hosts.yaml", "--planner", "magic"], "use capacity or none"),
+    ("no pool", ["simulate", "hosts.yaml", "--planner", "capacity"], "has no pool"),
+    ("instance", ["schedule", "bad.yaml"], "not JSON"),
+    ("instance that cannot be", ["schedule", "large.json"], "fits"),
+    ("scheduler", ["schedule", "large.json", "--scheduler", "magic"], "round-robin"),
+    ("experiment", ["reproduce", "table9"], "table1 or four-signals"),
+    ("option", ["explain", "--al"], "No such option"),
+    ("mode", ["run", "fine.py", "--mode", "often"], "'often'"),
+]
+FILES = {
+    "bad.yaml": "executors: {min: 5, max: 2}\n",
+    "key.yaml": "colour: blue\n",
+    "broken.py": "import no_such_module\n",
+    "empty.py": "x = 1\n",
+    "fine.py": "def main(spark, gate): pass\n",
+    "hosts.yaml": (
+        "duration_s: 5\nhosts: [{name: h, cpu: 1}]\n"
+        "applications: [{name: a, load: 8, operators: [{name: w, cost: 0.1}]}]\n"
+    ),
+    "cycle.yaml": (
+        "duration_s: 5\nhosts: [{name: h, cpu: 1}]\napplications:\n"
+        "  - {name: a, load: 8, operators: [{name: s, cost: 0.1}, {name: x, cost: 0.1, inputs: [s, y]}, "
+        "{name: y, cost: 0.1, inputs: [x]}]}\n"
+    ),
+    "large.json": json.dumps({"hosts": [{"name": "h", "cpu": 1}], "tasks": [{"name": "t", "cpu": 2}]}),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_bad_input_gets_one_line_and_exit_code_2(tmp_path: Path, arguments: list[str], message: str) -> None:
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    done = subprocess.run(
+        [sys.executable, "-m", "tidegate.cli", *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1, done.stderr
+    assert lines[0].startswith("tidegate: ")
+    assert message in lines[0]

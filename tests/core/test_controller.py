@@ -1,0 +1,201 @@
+"""The controller: holds what it must hold, and closes the loop in the simulator."""
+
+from dataclasses import replace
+from itertools import groupby, pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.core.worlds import application, batch, pool, simulated, sizes, steady
+from tidegate.control.controller import Controller
+from tidegate.control.knowledge import Knowledge
+from tidegate.domain import Observation, ScaleExecutors
+from tidegate.domain.codec import from_json, to_json
+from tidegate.domain.policy import Policy
+from tidegate.load import Burst, Constant, Poisson, Sinusoid
+from tidegate.sim import ExecutorLost, MetricsMissing, MetricsStale
+
+POLICY = Policy.model_validate({"objective": {"latency_s": 8}, "executors": {"min": 1, "max": 6}})
+
+
+def final_size(observations: list[Observation], policy: Policy = POLICY) -> int:
+    """The largest size that is asked for on the way."""
+    controller = Controller(policy)
+    targets = [observations[0].pool.requested]
+    for observation in observations:
+        targets += [
+            action.target for action in controller.step(observation).actions if isinstance(action, ScaleExecutors)
+        ]
+    return max(targets)
+
+
+def test_a_burst_is_met_and_the_pool_shrinks_again() -> None:
+    load = Burst(base=400, peak=1200, start_s=60, duration_s=120)
+    cluster, entries = simulated(load, POLICY, until_s=420)
+    changes = sizes(entries)
+    in_burst = [target for time_s, target in changes if 60 <= time_s < 180]
+    assert in_burst == sorted(in_burst), "no executor is removed within the burst"
+    assert max(in_burst) >= 2
+    assert min(time_s for time_s, _ in changes) < 75, "quick on a burst"
+    shrinks = [time_s for (_, before), (time_s, after) in pairwise(changes) if after < before]
+    assert min(shrinks) > 200, "slow to shrink"
+    assert cluster.observe().pool.requested == 1
+    static, _ = simulated(load, POLICY.model_copy(update={"mode": "off"}), until_s=420)
+    late, static_late = (world.violation_rate("app", 8.0) for world in (cluster, static))
+    assert late is not None
+    assert static_late is not None
+    assert late < static_late / 3
+
+
+@pytest.mark.parametrize("rate", [150, 420, 560, 640, 1100, 1900])
+def test_no_flapping_on_constant_load_with_noise(rate: float) -> None:
+    _, entries = simulated(Poisson(of=Constant(rate=rate), seed=3), POLICY, until_s=900)
+    targets = [target for _, target in sizes(entries)]
+    turns = [sign for sign, _ in groupby(after > before for before, after in pairwise([1, *targets]))]
+    assert turns in ([], [True], [True, False]), f"up for the cold start, perhaps down once, then still: {targets}"
+    assert not [time_s for time_s, _ in sizes(entries) if time_s > 300], "settled"
+
+
+def test_the_same_observations_give_the_same_decisions() -> None:
+    _, entries = simulated(Sinusoid(baseline=800, amplitude=500, period_s=200), POLICY, until_s=300)
+    again = Controller(POLICY)
+    for entry in entries:
+        assert entry.observation is not None
+        recorded = from_json(Observation, to_json(entry.observation))
+        assert again.step(recorded) == entry.decision
+
+
+def test_a_restarted_controller_goes_on_where_it_was() -> None:
+    _, entries = simulated(Sinusoid(baseline=800, amplitude=500, period_s=200), POLICY, until_s=300)
+    first, half = Controller(POLICY), len(entries) // 2
+    for entry in entries[:half]:
+        first.step(entry.observation)  # type: ignore[arg-type]
+    second = Controller(POLICY, from_json(Knowledge, to_json(first.knowledge)))
+    for entry in entries[half:]:
+        assert second.step(entry.observation) == entry.decision  # type: ignore[arg-type]
+
+
+def test_knowledge_of_a_row_survives_a_restart() -> None:
+    first = Controller(POLICY)
+    for observation in steady(300, 20, executors=1):
+        first.step(observation)
+    second = Controller(POLICY, from_json(Knowledge, to_json(first.knowledge)))
+    cost = second.knowledge.workloads["app"].cost
+    assert cost is not None
+    assert cost.row_s == pytest.approx(0.005)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rows=st.lists(st.integers(0, 20_000), min_size=4, max_size=40),
+    executors=st.integers(0, 9),
+    least=st.integers(1, 4),
+    room=st.integers(0, 4),
+)
+def test_executors_are_never_asked_for_outside_the_bounds(
+    rows: list[int], executors: int, least: int, room: int
+) -> None:
+    policy = Policy.model_validate({"executors": {"min": least, "max": least + room}})
+    controller = Controller(policy)
+    for step, count in enumerate(rows):
+        sample = application((batch(step, 1000.0 + step, count),))
+        decision = controller.step(Observation(1000.6 + step, (sample,), pool(executors)))
+        for action in decision.actions:
+            if isinstance(action, ScaleExecutors):
+                assert least <= action.target <= least + room
+
+
+@settings(max_examples=60, deadline=None)
+@given(rows=st.integers(0, 3000), more=st.integers(0, 3000), executors=st.integers(1, 6), backlog=st.integers(0, 9000))
+def test_more_load_never_means_fewer_executors(rows: int, more: int, executors: int, backlog: int) -> None:
+    policy = Policy.model_validate(
+        {"executors": {"min": 1, "max": 50, "step_up": 50}, "guards": {"cool_down_up_s": 0, "cool_down_down_s": 0}}
+    )
+
+    def with_backlog(observations: list[Observation]) -> list[Observation]:
+        last = observations[-1]
+        sample = last.applications[0]
+        loaded = replace(sample, batches=(replace(sample.batches[0], backlog_rows=backlog),))
+        return [*observations[:-1], replace(last, applications=(loaded,))]
+
+    light = final_size(with_backlog(steady(rows, 15, executors)), policy)
+    heavy = final_size(with_backlog(steady(rows + more, 15, executors)), policy)
+    assert heavy >= light
+
+
+@settings(max_examples=30, deadline=None)
+@given(age_s=st.floats(31, 500), rows=st.integers(1, 20_000), executors=st.integers(1, 6))
+def test_nothing_changes_on_stale_metrics(age_s: float, rows: int, executors: int) -> None:
+    controller = Controller(POLICY)
+    for observation in steady(rows, 10, executors):
+        controller.step(observation)
+    last_s = 1009.5
+    stale = application((), last_progress_s=last_s)
+    decision = controller.step(Observation(last_s + age_s, (stale,), pool(executors)))
+    assert decision.holds
+    assert decision.reasons[0].code == "metrics-stale"
+
+
+@pytest.mark.parametrize(
+    ("sample", "code"),
+    [
+        (application((), last_progress_s=None), "metrics-missing"),
+        (application((), last_progress_s=1000.0), "metrics-missing"),
+        (application((batch(1, 1000.0, 0, backlog_rows=500),)), "metrics-zero"),
+        (application((batch(1, 1000.0, 100, busy_s=None),)), "metrics-missing"),
+        (application((batch(1, 1000.0, 100),), running=False), "metrics-ended"),
+        (application((batch(1, 1000.0, 100),), error="out of memory"), "metrics-failed"),
+    ],
+)
+def test_metrics_that_cannot_be_trusted_hold_everything(sample: object, code: str) -> None:
+    decision = Controller(POLICY).step(Observation(1001.0, (sample,), pool(2)))  # type: ignore[arg-type]
+    assert decision.holds
+    assert decision.reasons[0].code == code
+
+
+def test_one_blind_application_keeps_the_pool_from_shrinking() -> None:
+    controller = Controller(POLICY)
+    blind = application((), name="blind", last_progress_s=None)
+    codes = set()
+    for observation in steady(20, 120, executors=4):
+        decision = controller.step(replace(observation, applications=(*observation.applications, blind)))
+        assert decision.holds
+        codes.add(decision.reasons[0].code)
+    assert "hold-blind" in codes
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [MetricsMissing(60, 120), MetricsStale(60, 120), ExecutorLost(100)],
+)
+def test_faults_do_not_shrink_a_busy_pool(fault: object) -> None:
+    _, entries = simulated(Constant(rate=1200), POLICY, until_s=300, executors=3, faults=(fault,))
+    assert all(target >= 3 for _, target in sizes(entries))
+
+
+def test_a_query_that_cannot_use_more_slots_gets_no_more() -> None:
+    controller = Controller(POLICY)
+    serial = [
+        replace(
+            observation,
+            applications=(
+                replace(
+                    observation.applications[0],
+                    batches=tuple(
+                        replace(made, operators=(replace(made.operators[0], parallelism=2),))
+                        for made in observation.applications[0].batches
+                    ),
+                ),
+            ),
+        )
+        for observation in steady(5000, 20, executors=1)
+    ]
+    assert all(controller.step(observation).holds for observation in serial)
+
+
+def test_an_ignored_application_is_watched_only() -> None:
+    policy = Policy.model_validate({"applications": {"app": {"ignore": True}}})
+    decision = [Controller(policy).step(observation) for observation in steady(9000, 10, executors=1)][-1]
+    assert decision.holds
+    assert decision.reasons[0].code == "hold-no-application"

@@ -1,0 +1,98 @@
+"""The journal: what is written reads back, after a crash too; modes are enforced in one place."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from tests.core.worlds import steady
+from tidegate.control.controller import Controller
+from tidegate.control.journal import MemoryJournal, SqliteJournal, read_entries, read_notes
+from tidegate.control.runner import Runner
+from tidegate.domain import Decision, InvalidInput, Mode, Observation, Receipt
+from tidegate.domain.policy import Policy
+
+
+class Replayed:
+    """A world that plays recorded observations and counts what is asked of it."""
+
+    def __init__(self, observations: list[Observation]) -> None:
+        self._left = list(observations)
+        self.applied: list[Decision] = []
+
+    def observe(self) -> Observation:
+        return self._left.pop(0)
+
+    def apply(self, decision: Decision) -> Receipt:
+        self.applied.append(decision)
+        return Receipt()
+
+
+class Ticking:
+    """A clock that stands still and allows so many ticks."""
+
+    def __init__(self, ticks: int) -> None:
+        self._left = ticks
+
+    def now_s(self) -> float:
+        return 0.0
+
+    def sleep_until(self, time_s: float) -> bool:
+        self._left -= 1
+        return self._left >= 0
+
+
+def played(mode: Mode, journal: SqliteJournal | MemoryJournal, rows: int = 3000, steps: int = 12) -> Replayed:
+    world = Replayed(steady(rows, steps, executors=1))
+    controller = Controller(Policy(mode=mode), journal.load())
+    Runner(world, controller, Ticking(steps), journal, journal).run()
+    return world
+
+
+@pytest.mark.parametrize(
+    ("mode", "decides", "acts"), [(Mode.OFF, False, False), (Mode.RECOMMEND, True, False), (Mode.APPLY, True, True)]
+)
+def test_the_mode_says_how_far_it_goes(mode: Mode, decides: bool, acts: bool) -> None:
+    journal = MemoryJournal()
+    world = played(mode, journal)
+    assert len(journal.entries) == 12
+    assert any(entry.decision and entry.decision.actions for entry in journal.entries) == decides
+    assert bool(world.applied) == acts
+
+
+def test_what_is_recorded_reads_back(tmp_path: Path) -> None:
+    memory, file = MemoryJournal(), SqliteJournal(tmp_path / "deep" / "j.db")
+    played(Mode.APPLY, memory)
+    played(Mode.APPLY, file)
+    file.note(5.0, "control-ended", "stopped")
+    assert list(read_entries(file.path)) == memory.entries
+    assert read_notes(file.path)[-1].text == "stopped"
+    quick = list(read_entries(file.path, observations=False))
+    assert [entry.decision for entry in quick] == [entry.decision for entry in memory.entries]
+    assert all(entry.observation is None for entry in quick)
+
+
+def test_knowledge_survives_without_closing(tmp_path: Path) -> None:
+    first = SqliteJournal(tmp_path / "j.db")
+    played(Mode.APPLY, first)
+    again = SqliteJournal(tmp_path / "j.db").load()
+    assert again is not None
+    assert again.step == 12
+
+
+def test_knowledge_of_another_form_is_dropped_not_fatal(tmp_path: Path) -> None:
+    journal = SqliteJournal(tmp_path / "j.db")
+    with sqlite3.connect(tmp_path / "j.db") as database:
+        database.execute('INSERT INTO knowledge VALUES (1, \'{"step": "many"}\')')
+    assert journal.load() is None
+    assert read_notes(journal.path)[0].event == "knowledge-dropped"
+
+
+def test_what_is_no_journal_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "text.db").write_text("not a database, for sure" * 100)
+    sqlite3.connect(tmp_path / "other.db").execute("CREATE TABLE t (x)").connection.commit()
+    for name, message in [("none.db", "no such file"), ("text.db", "not a Tidegate"), ("other.db", "not a Tidegate")]:
+        with pytest.raises(InvalidInput, match=message):
+            list(read_entries(tmp_path / name))
+    with pytest.raises(InvalidInput, match="cannot be used"):
+        SqliteJournal(tmp_path / "text.db")

@@ -1,0 +1,72 @@
+"""One embedded cluster for all Spark tests: two executors of two slots, the UI off."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tidegate.control.journal import read_entries
+from tidegate.domain import ApplicationSample, BatchSample, Observation
+from tidegate.spark.attach import Gate, attach
+from tidegate.spark.embedded import embedded_session
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in Path(item.path).parents:
+            item.add_marker(pytest.mark.spark)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    session = embedded_session("tidegate-tests", executors=1, most_executors=2, slots=2, memory_mb=1024)
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def gate(spark: SparkSession, tmp_path: Path) -> Iterator[Gate]:
+    """Watches only: the tests turn the knobs themselves."""
+    with attach(spark, {"mode": "off", "interval_s": 0.5, "store": str(tmp_path / "gate.db")}) as attached:
+        yield attached
+    for query in attached.queries():
+        query.query.stop()
+
+
+def wait_for(condition: Callable[[], Any], what: str, limit_s: float = 90.0) -> Any:
+    """Poll until the condition gives something, or fail saying what was waited for."""
+    deadline_s = time.monotonic() + limit_s
+    while not (found := condition()):
+        if time.monotonic() > deadline_s:
+            raise AssertionError(f"waited {limit_s:.0f} s in vain for {what}")
+        time.sleep(0.1)
+    return found
+
+
+def observations(gate: Gate) -> list[Observation]:
+    return [entry.observation for entry in read_entries(gate.journal.path) if entry.observation]
+
+
+def samples(gate: Gate, name: str) -> list[ApplicationSample]:
+    return [sample for seen in observations(gate) for sample in seen.applications if sample.name == name]
+
+
+def batches(gate: Gate, name: str) -> list[BatchSample]:
+    return [batch for sample in samples(gate, name) for batch in sample.batches]
+
+
+def wait_for_batches(gate: Gate, name: str, count: int, limit_s: float = 90.0) -> list[BatchSample]:
+    """At least so many batches with rows."""
+    found: list[BatchSample] = wait_for(
+        lambda: (seen := [batch for batch in batches(gate, name) if batch.rows]) and len(seen) >= count and seen,
+        f"{count} batches of {name}",
+        limit_s,
+    )
+    return found

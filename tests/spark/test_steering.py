@@ -1,0 +1,203 @@
+"""What can be turned on live queries: executors, admission, restarts; and that the job outlives its controller."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from tests.spark.conftest import batches, observations, samples, wait_for, wait_for_batches
+from tidegate.control.controller import Controller
+from tidegate.control.journal import read_entries, read_notes
+from tidegate.domain import (
+    Action,
+    Decision,
+    InvalidInput,
+    NotSupported,
+    Outcome,
+    Receipt,
+    SetAdmission,
+    SetBatchInterval,
+    SetParallelism,
+)
+from tidegate.domain.policy import Policy
+from tidegate.load import Constant
+from tidegate.spark.admission import Admission, write_admission
+from tidegate.spark.attach import Gate, attach
+from tidegate.spark.settings import Settings
+from tidegate.spark.topology import Topology
+from tidegate.workloads.wordcount import WordCount, check_rows, expected_counts, state_counts
+
+
+def apply(gate: Gate, *actions: Action) -> Receipt:
+    return gate.cluster.apply(Decision(1, time.time(), actions, (), ()))
+
+
+def test_admission_changes_while_the_query_runs(spark: SparkSession, gate: Gate) -> None:
+    job = WordCount(Constant(rate=400), lookup_s=0.0, lookup_tasks=2, count_tasks=2, rows_per_trigger=100)
+    gate.start("gated", job.build)
+    wait_for_batches(gate, "gated", 2)
+    wait_for(lambda: samples(gate, "gated")[-1].gated, "the gate's answer")
+    assert samples(gate, "gated")[-1].admission_rows == 100
+    run_id = gate.queries()[0].query.runId
+    receipt = apply(gate, SetAdmission("gated", 37))
+    assert receipt.actions[0].outcome is Outcome.DONE
+    wait_for(lambda: batches(gate, "gated")[-1].rows == 37, "a batch of 37 rows")
+    assert (batches(gate, "gated")[-1].backlog_rows or 0) > 0, "what is not let in waits at the gate"
+    receipt = apply(gate, SetBatchInterval("gated", 2.5))
+    assert "without a restart" in receipt.actions[0].note
+    count = len(batches(gate, "gated"))
+    wait_for(lambda: len(batches(gate, "gated")) >= count + 4, "four more batches")
+    recent = [batch.started_s for batch in batches(gate, "gated") if batch.rows][-2:]
+    assert recent[1] - recent[0] > 2.0
+    assert gate.queries()[0].query.runId == run_id, "no restart"
+
+
+def test_parallelism_changes_by_a_restart_and_no_row_is_lost_or_doubled(spark: SparkSession, gate: Gate) -> None:
+    job = WordCount(Constant(rate=150), lookup_s=0.0, lookup_tasks=2, count_tasks=2)
+    query = gate.start("restarted", job.build)
+    wait_for_batches(gate, "restarted", 3)
+    receipt = apply(gate, SetParallelism("restarted", "lookup", 3))
+    assert receipt.actions[0].outcome is Outcome.DONE
+    assert (receipt.actions[0].pause_s or 0) > 0
+    wait_for(
+        lambda: (seen := batches(gate, "restarted")) and seen[-1].rows and seen[-1].operators[1].parallelism == 3,
+        "a batch with three look-up tasks",
+    )
+    again = apply(gate, SetParallelism("restarted", "lookup", 3))
+    assert again.actions[0].note == "already so"
+    stateful = apply(gate, SetParallelism("restarted", "count", 5))
+    assert stateful.actions[0].outcome is Outcome.REFUSED
+    query.stop_at_boundary()
+    gate.settle()
+    rows = sum(batch.rows for batch in batches(gate, "restarted"))
+    check = check_rows(state_counts(spark, query.settings.checkpoint), expected_counts(rows))
+    assert (check.rows_out, check.rows_lost, check.rows_doubled) == (rows, 0, 0)
+
+
+def test_settings_that_do_not_start_are_rolled_back(spark: SparkSession, gate: Gate) -> None:
+    def build(session: SparkSession, settings: Settings) -> DataStreamWriter:
+        lines = session.readStream.format("tidegate").option("load", "50").option("gate", settings.gate).load()
+        flow = Topology.source("lines", lines, settings=settings).operator("copy", lambda rows: rows, parallelism=1)
+        if settings.parallelism("copy", 1) > 1:
+            raise RuntimeError("too many copies")
+        return flow.frame.writeStream.format("noop").option("checkpointLocation", settings.checkpoint)
+
+    query = gate.start("fragile", build)
+    wait_for_batches(gate, "fragile", 2)
+    receipt = apply(gate, SetParallelism("fragile", "copy", 4))
+    assert receipt.actions[0].outcome is Outcome.FAILED
+    assert "too many copies" in receipt.actions[0].note
+    assert query.query.isActive
+    before = len(batches(gate, "fragile"))
+    wait_for(lambda: len(batches(gate, "fragile")) > before + 1, "batches after the rollback")
+
+
+def test_queries_that_were_not_started_through_the_gate_are_not_restarted(
+    spark: SparkSession, gate: Gate, tmp_path: Path
+) -> None:
+    receipt = apply(gate, SetParallelism("stranger", "lookup", 3))
+    assert receipt.actions[0].outcome is Outcome.REFUSED
+    assert "gate.start" in receipt.actions[0].note
+
+
+def test_an_error_in_the_control_leaves_the_job_running(spark: SparkSession, tmp_path: Path) -> None:
+    policy = {"mode": "recommend", "interval_s": 0.5, "store": str(tmp_path / "gate.db")}
+    with attach(spark, policy) as gate:
+        job = WordCount(Constant(rate=100), lookup_s=0.0, lookup_tasks=2, count_tasks=2)
+        query = gate.start("survivor", job.build)
+        wait_for_batches(gate, "survivor", 2)
+
+        def broken(observation: object) -> Decision:
+            raise ZeroDivisionError("a bug in a planner")
+
+        gate.controller.step = broken  # type: ignore[method-assign, assignment]
+        wait_for(lambda: not gate.running, "the end of the control")
+        assert isinstance(gate.failure, ZeroDivisionError)
+        note = read_notes(gate.journal.path)[-1]
+        assert (note.event, note.text) == ("control-failed", "ZeroDivisionError: a bug in a planner")
+        last = query.query.lastProgress["batchId"]
+        wait_for(lambda: query.query.lastProgress["batchId"] > last + 1, "more batches without the control")
+        query.stop_at_boundary()
+
+
+def test_recorded_observations_of_a_live_run_repeat_its_decisions(spark: SparkSession, tmp_path: Path) -> None:
+    policy = Policy.model_validate(
+        {"mode": "recommend", "interval_s": 0.5, "store": str(tmp_path / "gate.db"), "objective": {"latency_s": 4}}
+    )
+    with attach(spark, policy) as gate:
+        job = WordCount(Constant(rate=300), lookup_s=0.005, lookup_tasks=4, count_tasks=2)
+        query = gate.start("recorded", job.build)
+        wait_for_batches(gate, "recorded", 6)
+        query.stop_at_boundary()
+    entries = list(read_entries(tmp_path / "gate.db"))
+    decisions = [entry.decision for entry in entries]
+    assert any(decision and decision.actions for decision in decisions), "the run should have wanted something"
+    again = Controller(policy)
+    assert [again.step(entry.observation) for entry in entries if entry.observation] == decisions
+
+
+def test_a_restarted_driver_picks_its_knowledge_up(spark: SparkSession, tmp_path: Path) -> None:
+    policy = {"mode": "recommend", "interval_s": 0.5, "store": str(tmp_path / "gate.db")}
+    with attach(spark, policy) as first:
+        job = WordCount(Constant(rate=100), lookup_s=0.004, lookup_tasks=2, count_tasks=2)
+        query = first.start("learned", job.build)
+        wait_for_batches(first, "learned", 4)
+        query.stop_at_boundary()
+    with attach(spark, policy) as second:
+        assert second.controller.knowledge.step >= first.controller.knowledge.step > 0
+        cost = second.controller.knowledge.workloads["learned"].cost
+        assert cost is not None
+        assert 0.004 < cost.row_s < 0.05
+
+
+def test_attaching_twice_is_refused(spark: SparkSession, gate: Gate) -> None:
+    with pytest.raises(InvalidInput, match="attached to this Spark context already"):
+        attach(spark)
+
+
+def test_a_connect_session_is_not_supported() -> None:
+    class RemoteSession:
+        """Stands for a Spark Connect session: a client without a JVM of its own."""
+
+    with pytest.raises(NotSupported, match="Spark Connect"):
+        attach(RemoteSession())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("mode", ["sometimes", ""])
+def test_an_unknown_mode_is_refused(spark: SparkSession, mode: str) -> None:
+    with pytest.raises(InvalidInput, match="use off, recommend or apply"):
+        attach(spark, mode=mode)
+
+
+def test_a_build_that_starts_its_query_itself_is_refused(spark: SparkSession, gate: Gate, tmp_path: Path) -> None:
+    def build(session: SparkSession, settings: Settings) -> DataStreamWriter:
+        frame = session.readStream.format("rate").load().select(F.col("value"))
+        started = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c")).start()
+        started.stop()
+        return started  # type: ignore[return-value]
+
+    with pytest.raises(InvalidInput, match=r"without \.start"):
+        gate.start("eager", build)
+
+
+def test_a_gate_file_that_is_half_written_changes_nothing(tmp_path: Path) -> None:
+    from tidegate.spark.admission import read_admission
+
+    path = tmp_path / "gate.json"
+    assert read_admission(path) is None
+    path.write_text('{"rows_per_trig')
+    assert read_admission(path) is None
+    write_admission(path, Admission(5, 1.0))
+    assert read_admission(path) == Admission(5, 1.0)
+
+
+def test_the_host_is_observed(gate: Gate) -> None:
+    gate.settle()
+    host = observations(gate)[-1].hosts[0]
+    assert host.cpus >= 1
+    assert host.memory_bytes is not None
