@@ -26,7 +26,7 @@ from tidegate.domain import (
 )
 from tidegate.domain.policy import Policy
 from tidegate.load import Constant
-from tidegate.spark.admission import Admission, write_admission
+from tidegate.spark.admission import Admission, InForce, read_admission, read_answer, write_admission, write_answer
 from tidegate.spark.attach import Gate, attach
 from tidegate.spark.settings import Settings
 from tidegate.spark.topology import Topology
@@ -186,13 +186,15 @@ def test_a_build_that_starts_its_query_itself_is_refused(spark: SparkSession, ga
 
 
 def test_a_gate_file_that_is_half_written_changes_nothing(tmp_path: Path) -> None:
-    from tidegate.spark.admission import read_admission
-
     path = tmp_path / "gate.json"
     assert read_admission(path) is None
     path.write_text('{"rows_per_trig')
     assert read_admission(path) is None
     write_admission(path, Admission(5, 1.0))
+    assert read_admission(path) == Admission(5, 1.0)
+    assert read_answer(path) is None
+    write_answer(path, InForce(Admission(None, 0.0), 12.5, 70))
+    assert read_answer(path) == InForce(Admission(None, 0.0), 12.5, 70)
     assert read_admission(path) == Admission(5, 1.0)
 
 

@@ -14,6 +14,7 @@ from tidegate.cli import output
 from tidegate.domain import InvalidInput
 
 PLANNERS = ("capacity", "none")
+_MOST_COLUMNS = 6
 
 
 def simulate(
@@ -59,15 +60,16 @@ def simulate(
 
 
 def _show(summary: dict[str, Any]) -> None:
-    """The summary as tables: one row per application, host or executor pool."""
+    """The summary as tables: a column per application, host or pool, a row per measure."""
     typer.echo(f"{summary['name']}: {summary['duration_s']:g} simulated seconds, seed {summary['seed']}")
-    for title, rows in _sections(summary):
-        flat = {name: _flat(row) for name, row in rows.items()}
-        columns = list(dict.fromkeys(column for row in flat.values() for column in row))
-        table = Table(title, *columns)
-        for name, row in flat.items():
-            table.add_row(name, *(_cell(row.get(column)) for column in columns))
+    for title, things in _sections(summary):
+        flat = {name: _flat(values) for name, values in list(things.items())[:_MOST_COLUMNS]}
+        table = Table(title, *flat)
+        for measure in dict.fromkeys(measure for values in flat.values() for measure in values):
+            table.add_row(measure, *(_cell(values.get(measure)) for values in flat.values()))
         Console(highlight=False).print(table)
+        if len(things) > len(flat):
+            typer.echo(f"… and {len(things) - len(flat)} more: see --json or --out")
 
 
 def _sections(summary: dict[str, Any]) -> list[tuple[str, dict[str, dict[str, Any]]]]:

@@ -16,6 +16,7 @@ from tidegate.domain.errors import EnvironmentUnfit, InvalidInput, NotSupported,
 from tidegate.domain.objective import Objective
 from tidegate.domain.observation import (
     ApplicationSample,
+    ArrivalSample,
     BatchSample,
     ExecutorPool,
     ExecutorSample,
@@ -29,6 +30,7 @@ __all__ = [
     "Action",
     "ActionReceipt",
     "ApplicationSample",
+    "ArrivalSample",
     "Assessment",
     "BatchSample",
     "Decision",

@@ -69,6 +69,15 @@ class BatchSample:
 
 
 @dataclass(frozen=True, slots=True)
+class ArrivalSample:
+    """What a source knew when it was last asked: news that is younger than the last batch's report."""
+
+    time_s: float
+    arrived_rows: int
+    """Rows that had ever arrived by `time_s`."""
+
+
+@dataclass(frozen=True, slots=True)
 class ApplicationSample:
     """One streaming query."""
 
@@ -84,6 +93,7 @@ class ApplicationSample:
     """Ends by itself (AvailableNow): it has a finish, not a latency objective."""
     admission_rows: int | None = None
     """Rows a trigger may take; None where there is no limit or no gate."""
+    arrival: ArrivalSample | None = None
     gated: bool = False
     """Its source takes a new admission limit without a restart."""
     restartable: bool = False

@@ -21,21 +21,24 @@ from tidegate.control.entry import Entry
 from tidegate.control.journal import read_entries
 from tidegate.domain import Decision, EnvironmentUnfit, Mode, Observation, Outcome, ScaleExecutors
 from tidegate.domain.policy import Policy
-from tidegate.load import Burst, LoadProfile, Sum, Timeline
+from tidegate.load import Burst, Constant, LoadProfile, Sum, Timeline
 from tidegate.spark.attach import Gate, attach
 from tidegate.spark.embedded import embedded_session
 from tidegate.spark.pool import settle_executors
 from tidegate.spark.queries import RestartableQuery
+from tidegate.spark.settings import Settings
+from tidegate.spark.source import TidegateSource
 from tidegate.workloads.wordcount import Counts, WordCount, check_rows, expected_counts, state_counts
 
 Floats = npt.NDArray[np.float64]
 APPLICATION = "wordcount"
-SLOTS = 4
-MOST_EXECUTORS = 4
+SLOTS = 2
+MOST_EXECUTORS = 3
 STATIC_SIZES: dict[str, int | None] = {"static-min": 1, "static-peak": 3, "tidegate": None}
 """The sizes were found with `tidegate demo --find-static`, which runs every one; docs/demo.md has the figures."""
 ROWS_PER_EXECUTOR = 3000
 """The bound on a batch that every run starts with, per executor: about four seconds of work."""
+_WARM_LIMIT_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +48,8 @@ class DemoPlan:
     load: Burst
     duration_s: float
     objective_s: float
-    warm_up_s: float = 25.0
-    warm_up_rate: float = 100.0
+    warm_up_s: float = 20.0
+    shrink_after_s: float = 15.0
 
     @property
     def end_s(self) -> float:
@@ -55,12 +58,11 @@ class DemoPlan:
 
     @property
     def played(self) -> LoadProfile:
-        """The whole load: a trickle while processes are cold, then the plan's."""
+        """The whole load: half of the base while the executors are cold, then the plan's."""
         load, warm_s = self.load, self.warm_up_s
         return Sum(
             parts=(
-                Burst(base=0, peak=self.warm_up_rate, start_s=0, duration_s=warm_s),
-                Burst(base=0, peak=load.base, start_s=warm_s),
+                Burst(base=load.base, peak=load.base / 2, start_s=0, duration_s=warm_s),
                 Burst(base=0, peak=load.peak - load.base, start_s=warm_s + load.start_s, duration_s=load.duration_s),
             )
         )
@@ -70,16 +72,18 @@ class DemoPlan:
             {
                 "mode": mode,
                 "objective": {"latency_s": self.objective_s},
-                "executors": {"min": 1, "max": MOST_EXECUTORS, "step_down": 2},
-                "capacity": {"utilisation": 0.9, "shrink_after_s": 15, "catch_up_s": 30},
-                "guards": {"cool_down_up_s": 6, "cool_down_down_s": 20},
+                "executors": {"min": 1, "max": MOST_EXECUTORS, "step_up": 2, "step_down": 2},
+                "capacity": {"utilisation": 0.95, "shrink_margin": 0.05, "shrink_after_s": self.shrink_after_s},
+                "guards": {"cool_down_down_s": 20},
                 "store": str(store),
             }
         )
 
 
 FULL = DemoPlan(Burst(base=520, peak=1560, start_s=35, duration_s=65), duration_s=140, objective_s=12)
-QUICK = DemoPlan(Burst(base=520, peak=1560, start_s=6, duration_s=26), duration_s=40, objective_s=8, warm_up_s=15)
+QUICK = DemoPlan(
+    Burst(base=520, peak=1560, start_s=4, duration_s=20), duration_s=38, objective_s=10, warm_up_s=13, shrink_after_s=8
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +121,20 @@ Step = Callable[[str, float, Observation, Decision | None], None]
 
 
 def start_cluster() -> SparkSession:
-    """One cluster for all runs; it can grow to the largest size that any of them may have."""
+    """One cluster for all runs, with a warm driver; it can grow to the largest size that any of them may have."""
     settings = {"spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true"}
-    return embedded_session("tidegate-demo", 1, MOST_EXECUTORS, SLOTS, settings=settings)
+    spark = embedded_session("tidegate-demo", 1, MOST_EXECUTORS, SLOTS, settings=settings)
+    spark.dataSource.register(TidegateSource)
+    with tempfile.TemporaryDirectory(prefix="tidegate-demo-") as folder:
+        recipe = Settings("warm-up", gate=f"{folder}/gate.json", checkpoint=f"{folder}/checkpoint")
+        query = RestartableQuery(spark, WordCount(Constant(rate=50)).build, recipe)
+        deadline_s = time.monotonic() + _WARM_LIMIT_S
+        while (query.query.lastProgress or {"batchId": 0})["batchId"] < 3:
+            if time.monotonic() > deadline_s or query.query.exception() is not None:
+                raise EnvironmentUnfit(f"the cluster does not get going: {query.query.exception() or 'too slow'}")
+            time.sleep(0.2)
+        query.stop_at_boundary()
+    return spark
 
 
 def run_once(spark: SparkSession, plan: DemoPlan, name: str, executors: int | None, out: Path, step: Step) -> RunRecord:

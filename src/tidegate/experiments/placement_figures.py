@@ -15,7 +15,9 @@ from tidegate.placement import Problem, Schedule
 COLUMNS = 4
 
 
-def draw_schedule(problem: Problem, schedule: Schedule, path: Path, resource: str | None = None, title: str = "") -> Path:
+def draw_schedule(
+    problem: Problem, schedule: Schedule, path: Path, resource: str | None = None, title: str = ""
+) -> Path:
     """One panel per used host: the load of its tasks over time, stacked, and the capacity as a line."""
     at = problem.resources.index(resource) if resource else 0
     used = [h for h, host in enumerate(problem.hosts) if host.name in set(schedule.assignment.values())]

@@ -25,5 +25,5 @@ def distrust(sample: ApplicationSample, memory: WorkloadMemory, now_s: float, ma
             "metrics-zero", f"{sample.name}: no rows in although rows wait: the count is broken, or the source is stuck"
         )
     if memory.cost is None:
-        return Reason("metrics-missing", f"{sample.name}: no task times yet")
+        return Reason("metrics-missing", f"{sample.name}: too few batches with task times yet")
     return None

@@ -17,6 +17,7 @@ from tidegate.monitor.trend import Trend, fit_trend
 
 _SERVICE_WINDOWS = 5  # a row's cost changes more slowly than the load: look further back
 _MOST_POINTS = 512
+_FIRST_BATCHES = 5
 _TREND_LEAP = 1.25  # a trend is followed at most this far beyond what has been seen
 
 
@@ -28,7 +29,7 @@ class BatchPoint:
     committed_s: float
     rows: int
     arrived_rows: int
-    """Rows that had ever arrived by `started_s`."""
+    """Rows that had ever arrived by `started_s`, counted from the first batch that was seen."""
     busy_s: float | None
     overhead_s: float | None
     latency_p99_s: float | None
@@ -40,6 +41,8 @@ class WorkloadMemory:
 
     rows_done: int = 0
     points: list[BatchPoint] = field(default_factory=list)
+    arrivals: list[tuple[float, int]] = field(default_factory=list)
+    """`(time_s, rows ever arrived)`, from the source itself where it tells, otherwise from the batches."""
     cost: Cost | None = None
     parallelism: int | None = None
     """Tasks of the busiest operator: no more slots than these can be of use."""
@@ -72,8 +75,13 @@ def learn(
     memory.executors = pool.registered
     for batch in sample.batches:
         _learn_batch(memory, batch)
+        if sample.arrival is None:
+            _learn_arrival(memory, batch.started_s, memory.points[-1].arrived_rows)
+    if sample.arrival is not None:
+        _learn_arrival(memory, sample.arrival.time_s, sample.arrival.arrived_rows)
     horizon_s = now_s - _SERVICE_WINDOWS * rule.window_s
     memory.points = [point for point in memory.points if point.committed_s >= horizon_s][-_MOST_POINTS:]
+    memory.arrivals = [seen for seen in memory.arrivals if seen[0] >= horizon_s][-_MOST_POINTS:]
     _learn_cost(memory)
 
 
@@ -95,9 +103,18 @@ def _learn_batch(memory: WorkloadMemory, batch: BatchSample) -> None:
     )
 
 
+def _learn_arrival(memory: WorkloadMemory, time_s: float, arrived_rows: int) -> None:
+    """Take in a count; a source that was started anew counts from zero again, and the old counts are no use."""
+    if memory.arrivals and arrived_rows < memory.arrivals[-1][1]:
+        memory.arrivals.clear()
+    if not memory.arrivals or time_s > memory.arrivals[-1][0]:
+        memory.arrivals.append((time_s, arrived_rows))
+
+
 def _learn_cost(memory: WorkloadMemory) -> None:
     timed = [point for point in memory.points if point.busy_s is not None and point.rows > 0]
-    if timed:
+    # The first batches of a job are small and slow: a cost from a few of them would call for a pool it does not need.
+    if len(timed) >= _FIRST_BATCHES or (timed and memory.cost is not None):
         memory.cost = fit_cost(
             [float(point.rows) for point in timed],
             [point.busy_s or 0.0 for point in timed],
@@ -108,20 +125,17 @@ def _learn_cost(memory: WorkloadMemory) -> None:
 
 def evaluate(memory: WorkloadMemory, now_s: float, rule: CapacityRule) -> Workload | None:
     """The workload as known now, or None while too little has been seen of it."""
-    recent = _recent(memory.points, now_s - rule.window_s)
-    if len(recent) < 2 or memory.cost is None:
+    if len(memory.arrivals) < 2 or not memory.points or memory.cost is None:
         return None
-    first, last = recent[0], recent[-1]
-    elapsed_s = last.started_s - first.started_s
-    if elapsed_s <= 0:
-        return None
-    trend = _arrival_trend(recent)
-    arrival = max(0.0, (last.arrived_rows - first.arrived_rows) / elapsed_s)
-    newest = _newest_rate(recent, rule.window_s / 3)
+    recent = _since(memory.arrivals, now_s - rule.window_s)
+    arrival, newest = _rate(recent), _rate(_since(recent, recent[-1][0] - rule.window_s / 3))
     expected = max(arrival, newest)
+    trend = _arrival_trend(recent)
     if trend is not None and trend.rising:
         expected = min(max(expected, trend.at(now_s + rule.lead_s)), _TREND_LEAP * expected)
-    latencies = [point.latency_p99_s for point in recent if point.latency_p99_s is not None]
+    last = memory.points[-1]
+    window = [point for point in memory.points if point.committed_s >= now_s - rule.window_s] or [last]
+    latencies = [point.latency_p99_s for point in window if point.latency_p99_s is not None]
     return Workload(
         arrival_rows_per_s=arrival,
         expected_rows_per_s=expected,
@@ -133,26 +147,20 @@ def evaluate(memory: WorkloadMemory, now_s: float, rule: CapacityRule) -> Worklo
     )
 
 
-def _recent(points: list[BatchPoint], since_s: float) -> list[BatchPoint]:
-    """Batches started in the window; slow batches leave few in it, so never fewer than the last two."""
-    inside = [point for point in points if point.started_s >= since_s]
-    return inside if len(inside) >= 2 else points[-2:]
+Arrivals = list[tuple[float, int]]
 
 
-def _newest_rate(points: list[BatchPoint], span_s: float) -> float:
-    """Arrivals over the last few batches, for quick steps up."""
-    last = points[-1]
-    earlier = [point for point in points[:-1] if point.started_s <= last.started_s - span_s]
-    first = earlier[-1] if earlier else points[0]
-    elapsed_s = last.started_s - first.started_s
-    return max(0.0, (last.arrived_rows - first.arrived_rows) / elapsed_s) if elapsed_s > 0 else 0.0
+def _since(arrivals: Arrivals, since_s: float) -> Arrivals:
+    """Counts taken since then, and never fewer than the last two: slow batches leave few in a window."""
+    inside = [seen for seen in arrivals if seen[0] >= since_s]
+    return inside if len(inside) >= 2 else arrivals[-2:]
 
 
-def _arrival_trend(points: list[BatchPoint]) -> Trend | None:
-    times_s, rates = [], []
-    for before, after in pairwise(points):
-        elapsed_s = after.started_s - before.started_s
-        if elapsed_s > 0:
-            times_s.append((before.started_s + after.started_s) / 2)
-            rates.append((after.arrived_rows - before.arrived_rows) / elapsed_s)
-    return fit_trend(times_s, rates)
+def _rate(arrivals: Arrivals) -> float:
+    (first_s, first), (last_s, last) = arrivals[0], arrivals[-1]
+    return max(0.0, (last - first) / (last_s - first_s))
+
+
+def _arrival_trend(arrivals: Arrivals) -> Trend | None:
+    steps = list(pairwise(arrivals))
+    return fit_trend([(before[0] + after[0]) / 2 for before, after in steps], [_rate(list(step)) for step in steps])

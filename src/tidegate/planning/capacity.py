@@ -140,13 +140,20 @@ def _admission(known: Known, situation: Situation) -> Proposal | None:
         return None
     objective, rule = situation.policy.objective_of(sample.name), situation.policy.capacity
     batch_s = max(sample.interval_s, rule.batch_share * objective.latency_s)
-    slots = min(situation.pool.slots, workload.parallelism or situation.pool.slots)
+    slots = _warm_slots(situation)
+    slots = min(slots, workload.parallelism or slots)
     limit = rows_in(batch_s, slots, workload.cost)
     now = sample.admission_rows
     if now is not None and abs(limit - now) <= _ADMISSION_BAND * now:
         return None
     text = f"{sample.name}: {slots} slots finish {limit} rows in {batch_s:.1f} s"
     return Proposal(SetAdmission(sample.name, limit), Reason("bound-batch", text))
+
+
+def _warm_slots(situation: Situation) -> int:
+    """Slots of executors that have been there for a while: cold ones would take their share of a batch and sit on it."""
+    pool, since_s = situation.pool, situation.time_s - situation.policy.capacity.lead_s
+    return sum(executor.slots for executor in pool.executors if executor.since_s <= since_s) or pool.slots_per_executor
 
 
 def _nothing_to_plan(situation: Situation) -> Reason:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,24 +24,63 @@ class Admission:
     """The shortest time between two batches, beyond what the query's own trigger asks."""
 
 
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """What the reader answers: the limit that it obeys, and what it knew when it was last asked for rows."""
+
+    admission: Admission
+    time_s: float
+    arrived_rows: int
+    """Rows that had ever arrived by then."""
+
+
 def write_admission(path: Path, admission: Admission) -> None:
-    """Replace the gate's file in one step, so that a reader never sees half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(f".{os.getpid()}.draft")
-    draft.write_text(json.dumps({"rows_per_trigger": admission.rows_per_trigger, "interval_s": admission.interval_s}))
-    draft.replace(path)
+    """Ask a gate for something else."""
+    _replace(path, asdict(admission))
 
 
 def read_admission(path: Path) -> Admission | None:
-    """What the file says, or None where there is none (or it cannot be read: then nothing has been asked)."""
+    """What is asked of a gate, or None where nothing is (or it cannot be read: then nothing has been asked)."""
+    return _admission(_read(path))
+
+
+def write_answer(path: Path, answer: InForce) -> None:
+    """Say what is in force, beside the file that says what is asked."""
+    _replace(_answer_path(path), asdict(answer))
+
+
+def read_answer(path: Path) -> InForce | None:
+    """What is in force at a gate, or None where no reader has come to it yet."""
+    fields = _read(_answer_path(path))
+    admission = _admission(fields.get("admission") or {})
+    if admission is None:
+        return None
+    return InForce(admission, float(fields["time_s"]), int(fields["arrived_rows"]))
+
+
+def _answer_path(path: Path) -> Path:
+    return path.with_name(path.name + ".inforce")
+
+
+def _admission(fields: dict[str, Any]) -> Admission | None:
     try:
-        fields = json.loads(path.read_text())
         rows, interval_s = fields["rows_per_trigger"], float(fields["interval_s"])
         return Admission(None if rows is None else max(1, int(rows)), max(0.0, interval_s))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):
         return None
 
 
-def answer_path(path: Path) -> Path:
-    """Where the reader says what is in force."""
-    return path.with_name(path.name + ".inforce")
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        fields = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return fields if isinstance(fields, dict) else {}
+
+
+def _replace(path: Path, fields: dict[str, Any]) -> None:
+    """Replace the file in one step, so that nobody ever reads half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
+    draft.write_text(json.dumps(fields))
+    draft.replace(path)

@@ -13,6 +13,7 @@ from tidegate.domain import (
     Action,
     ActionReceipt,
     ApplicationSample,
+    ArrivalSample,
     Decision,
     Observation,
     Outcome,
@@ -40,7 +41,7 @@ class SparkCluster:
         self.restartable: dict[str, RestartableQuery] = {}
 
     def observe(self) -> Observation:
-        self._pool.converge(self._book.between_batches)
+        self._pool.converge(self)
         applications = tuple(self._with_handles(sample) for sample in self._book.samples())
         return Observation(time.time(), applications, self._pool.sample(), (this_host(),))
 
@@ -48,7 +49,22 @@ class SparkCluster:
         """Every action is tried; one that fails does not keep the others from being done."""
         return Receipt(tuple(self._receipt(action) for action in decision.actions))
 
+    def between_batches(self) -> bool:
+        """Is no query in the middle of a batch?"""
+        return self._book.between_batches()
+
+    def hold_batches(self) -> None:
+        """Ask for a gap: queries with a gate begin no further batch until `resume_batches`."""
+        for query in self.restartable.values():
+            if query.query.isActive:
+                query.close_gate()
+
+    def resume_batches(self) -> None:
+        for query in self.restartable.values():
+            query.open_gate()
+
     def close(self) -> None:
+        self.resume_batches()
         self._book.close()
 
     def _receipt(self, action: Action) -> ActionReceipt:
@@ -61,7 +77,7 @@ class SparkCluster:
 
     def _act(self, action: Action) -> ActionReceipt:
         if isinstance(action, ScaleExecutors):
-            return self._pool.scale(action, self._book.between_batches)
+            return self._pool.scale(action, self)
         query = self.restartable.get(action.application)
         if query is None:
             note = "the query was not started through gate.start, so it cannot be changed while it runs"
@@ -99,10 +115,13 @@ class SparkCluster:
         query = self.restartable.get(sample.name)
         if query is None:
             return sample
-        admission = query.admission
+        answer, admission = query.gate_answer, query.admission
+        if answer is None or admission is None:
+            return replace(sample, restartable=True)
         return replace(
             sample,
             restartable=True,
-            gated=admission is not None,
-            admission_rows=admission.rows_per_trigger if admission else None,
+            gated=True,
+            admission_rows=admission.rows_per_trigger,
+            arrival=ArrivalSample(answer.time_s, answer.arrived_rows),
         )

@@ -45,6 +45,7 @@ def embedded_session(
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.streaming.stateStore.providerClass", ROCKSDB)
         .config("spark.locality.wait", "0s")
+        .config("spark.python.daemon.module", "tidegate.spark.warm_daemon")
     )
     for key, value in (settings or {}).items():
         builder = builder.config(key, value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from typing import Protocol
 
 from pyspark import SparkContext
 
@@ -20,9 +20,19 @@ from tidegate.domain.policy import Policy
 from tidegate.spark import executors
 from tidegate.spark.statusstore import StatusStore
 
-_GAP_WAIT_S = 0.4
+_GAP_WAIT_S = 0.6
 _POLL_S = 0.01
 _PATIENCE_S = 20.0
+
+
+class Batches(Protocol):
+    """What the keeper needs to know of the queries on the pool."""
+
+    def between_batches(self) -> bool: ...
+
+    def hold_batches(self) -> None: ...
+
+    def resume_batches(self) -> None: ...
 
 
 class ExecutorPoolKeeper:
@@ -50,7 +60,7 @@ class ExecutorPoolKeeper:
         requested = self._target if self._target is not None else len(registered)
         return ExecutorPool(registered, requested, slots, self.scalable)
 
-    def scale(self, action: ScaleExecutors, between_batches: Callable[[], bool]) -> ActionReceipt:
+    def scale(self, action: ScaleExecutors, batches: Batches) -> ActionReceipt:
         """Take a new target and do what can be done about it now."""
         if not self.scalable:
             return ActionReceipt(action, Outcome.REFUSED, "a local master has one executor, in the driver")
@@ -58,26 +68,30 @@ class ExecutorPoolKeeper:
         self._surplus_since_s = None
         if not executors.request_executors(self._sc, action.target):
             return ActionReceipt(action, Outcome.FAILED, "the cluster manager did not take the request")
-        self.converge(between_batches)
+        self.converge(batches)
         reached = len(executors.executor_samples(self.store)) == action.target
         return ActionReceipt(action, Outcome.DONE if reached else Outcome.UNDER_WAY)
 
-    def converge(self, between_batches: Callable[[], bool]) -> None:
-        """Retire what is above the target, in a gap between batches where one comes in time."""
+    def converge(self, batches: Batches) -> None:
+        """Retire what is above the target, in a gap between batches: asked for where there are gates, else awaited."""
         if self._target is None:
             return
         registered = executors.executor_samples(self.store)
         surplus = len(registered) - self._target
         if surplus <= 0:
-            self._surplus_since_s = None
+            if self._surplus_since_s is not None:
+                self._surplus_since_s = None
+                batches.resume_batches()
             return
         now_s = time.monotonic()
         self._surplus_since_s = self._surplus_since_s or now_s
+        batches.hold_batches()
         patient = now_s - self._surplus_since_s < _PATIENCE_S
-        if patient and not _wait_for(between_batches):
-            return  # batches follow without a gap; the next round tries again
+        if patient and not _gap(batches):
+            return  # a batch is under way; the next round looks again
         leaving = retirees(registered, surplus)
         executors.retire_executors(self._sc, [executor.id for executor in leaving], self._target)
+        batches.resume_batches()
 
 
 def retirees(registered: tuple[ExecutorSample, ...], surplus: int) -> list[ExecutorSample]:
@@ -85,9 +99,10 @@ def retirees(registered: tuple[ExecutorSample, ...], surplus: int) -> list[Execu
     return sorted(registered, key=lambda executor: (executor.active_tasks, -executor.since_s))[:surplus]
 
 
-def _wait_for(condition: Callable[[], bool]) -> bool:
+def _gap(batches: Batches) -> bool:
+    """Wait a little for a moment between batches."""
     deadline_s = time.monotonic() + _GAP_WAIT_S
-    while not condition():
+    while not batches.between_batches():
         if time.monotonic() > deadline_s:
             return False
         time.sleep(_POLL_S)

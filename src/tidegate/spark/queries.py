@@ -13,7 +13,7 @@ from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from tidegate.domain import InvalidInput
-from tidegate.spark.admission import Admission, answer_path, read_admission, write_admission
+from tidegate.spark.admission import Admission, InForce, read_admission, read_answer, write_admission
 from tidegate.spark.settings import Settings
 
 logger = logging.getLogger("tidegate")
@@ -23,6 +23,7 @@ Build = Callable[[SparkSession, Settings], DataStreamWriter]
 _BOUNDARY_WAIT_S = 60.0
 _POLL_S = 0.005
 _CLOSED = Admission(rows_per_trigger=1, interval_s=1e9)
+_NOT_ASKED = Admission()
 
 
 class RestartableQuery:
@@ -32,6 +33,7 @@ class RestartableQuery:
         self._spark = spark
         self._build = build
         self._lock = threading.Lock()
+        self._asked_before: Admission | None = None
         self.settings = settings
         self.query = self._start(settings)
 
@@ -42,12 +44,36 @@ class RestartableQuery:
     @property
     def admission(self) -> Admission | None:
         """What the source's gate is set to; None where the source has no gate (a gate answers once it is used)."""
-        in_force = read_admission(answer_path(Path(self.settings.gate)))
-        return None if in_force is None else read_admission(Path(self.settings.gate)) or in_force
+        answer = self.gate_answer
+        return None if answer is None else read_admission(Path(self.settings.gate)) or answer.admission
+
+    @property
+    def gate_answer(self) -> InForce | None:
+        """What the source said when it was last asked for rows."""
+        return read_answer(Path(self.settings.gate))
 
     def admit(self, admission: Admission) -> None:
         """Turn the source's gate, without a restart."""
         write_admission(Path(self.settings.gate), admission)
+
+    def close_gate(self) -> bool:
+        """Let no further batch begin; False where the source has no gate. Closing twice is closing once."""
+        if self.gate_answer is None:
+            return False
+        if self._asked_before is None:
+            self._asked_before = read_admission(Path(self.settings.gate)) or _NOT_ASKED
+            self.admit(_CLOSED)
+        return True
+
+    def open_gate(self) -> None:
+        """Give the gate back what was asked of it before it was closed, or no word at all."""
+        if self._asked_before is None:
+            return
+        if self._asked_before is _NOT_ASKED:
+            Path(self.settings.gate).unlink(missing_ok=True)
+        else:
+            self.admit(self._asked_before)
+        self._asked_before = None
 
     def restart(self, settings: Settings) -> float:
         """Stop at a batch boundary and start with other settings; back to the old ones where that fails.
@@ -68,20 +94,14 @@ class RestartableQuery:
 
     def stop_at_boundary(self) -> None:
         """Stop between two batches: close the gate where there is one, and wait until no trigger is active."""
-        asked = read_admission(Path(self.settings.gate))
-        if self.admission is not None:
-            self.admit(_CLOSED)
+        self.close_gate()
         deadline_s = time.monotonic() + _BOUNDARY_WAIT_S
         while self.query.isActive and time.monotonic() < deadline_s:
             if not self.query.status["isTriggerActive"]:
                 break
             time.sleep(_POLL_S)
         self.query.stop()
-        # The next run must not find the gate closed: give it back what was asked before, or no word at all.
-        if asked is not None:
-            self.admit(asked)
-        else:
-            Path(self.settings.gate).unlink(missing_ok=True)
+        self.open_gate()  # the next run must not find it closed
 
     def _start(self, settings: Settings) -> StreamingQuery:
         # Adaptive execution would merge and rename the stages that operators are known by; the setting is taken

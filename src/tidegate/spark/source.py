@@ -30,7 +30,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, Suppor
 
 from tidegate.domain import InvalidInput
 from tidegate.load import Timeline, content_from_spec, profile_from_spec
-from tidegate.spark.admission import Admission, answer_path, read_admission, write_admission
+from tidegate.spark.admission import Admission, InForce, read_admission, write_answer
 
 SCHEMA = "index BIGINT, event_time TIMESTAMP, value STRING"
 _ARROW_SCHEMA = pa.schema([("index", pa.int64()), ("event_time", pa.timestamp("us", tz="UTC")), ("value", pa.string())])
@@ -88,7 +88,7 @@ class LoadReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, int], limit: ReadLimit | None = None) -> dict[str, int]:
         self._origin_ms = start["start_ms"]
         available = self._arrived(self._origin_ms)
-        admission = self._admission()
+        admission = self._admission(available)
         if isinstance(limit, ReadAllAvailable) and self._target is not None:
             return {"row": max(start["row"], min(available, self._target)), "start_ms": self._origin_ms}
         if time.time() - self._released_s < admission.interval_s:
@@ -128,12 +128,12 @@ class LoadReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         rows = timeline_of(self._load).rows_by(time.time() - start_ms / 1000)
         return rows if self._last_row is None else min(rows, self._last_row)
 
-    def _admission(self) -> Admission:
+    def _admission(self, arrived_rows: int) -> Admission:
         """What the gate asks, answered with what is now in force."""
-        asked = read_admission(self._gate) if self._gate else None
-        admission = asked or Admission(self._limit)
-        if self._gate and read_admission(answer_path(self._gate)) != admission:
-            write_admission(answer_path(self._gate), admission)
+        if self._gate is None:
+            return Admission(self._limit)
+        admission = read_admission(self._gate) or Admission(self._limit)
+        write_answer(self._gate, InForce(admission, time.time(), arrived_rows))
         return admission
 
 

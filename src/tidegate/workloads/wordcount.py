@@ -30,10 +30,10 @@ class WordCount:
     rows: int | None = None
     """The load ends after so many rows."""
     start_ms: int | None = None
-    lookup_s: float = 0.005
-    source_tasks: int = 2
-    lookup_tasks: int = 16
-    count_tasks: int = 4
+    lookup_s: float = 0.0025
+    source_tasks: int = 1
+    lookup_tasks: int = 8
+    count_tasks: int = 2
     trigger_s: float = 1.0
     rows_per_trigger: int | None = None
 

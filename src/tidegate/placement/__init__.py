@@ -1,0 +1,47 @@
+"""Placement: which task runs on which host, so that peaks of one fill the valleys of another."""
+
+from .bounds import lower_bound
+from .configure import Configuration, OperatorChoice, configure
+from .criteria import CRITERIA, Constraint, Objective, at_most, capacity
+from .instance import read_instance, write_instance
+from .islands import Candidate, Engine, merge, solve_island, solve_islands
+from .packing import Packing, pack
+from .pareto import Tradeoff, pareto_front
+from .problem import Host, InvalidInstance, Problem, Task
+from .schedule import Schedule, evaluate
+from .scheduler import SCHEDULERS, RuleScheduler, Scheduler, scheduler
+from .tidegate import Tidegate
+
+__all__ = [
+    "CRITERIA",
+    "SCHEDULERS",
+    "Candidate",
+    "Configuration",
+    "Constraint",
+    "Engine",
+    "Host",
+    "InvalidInstance",
+    "Objective",
+    "OperatorChoice",
+    "Packing",
+    "Problem",
+    "RuleScheduler",
+    "Schedule",
+    "Scheduler",
+    "Task",
+    "Tidegate",
+    "Tradeoff",
+    "at_most",
+    "capacity",
+    "configure",
+    "evaluate",
+    "lower_bound",
+    "merge",
+    "pack",
+    "pareto_front",
+    "read_instance",
+    "scheduler",
+    "solve_island",
+    "solve_islands",
+    "write_instance",
+]

@@ -1,0 +1,58 @@
+"""Independent searches from different seeds, run anywhere, merged into one schedule that depends on the seeds alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from .jit import IntArray
+from .problem import Problem
+from .replan import within_cap
+from .schedule import Schedule, evaluate
+from .tidegate import Tidegate, quality
+
+Engine = Callable[
+    [Callable[[Any], Any], list[Any]], list[Any]
+]  # like map, in order; here, in processes or in Spark tasks
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """What one island found: plain values, so that it travels between processes."""
+
+    quality: tuple[float, ...]
+    seed: int
+    hosts: tuple[int, ...]
+
+
+def solve_island(problem: Problem, seed: int, budget: int) -> Candidate:
+    """One search; `budget` counts evaluations, so the result is the same on any machine and at any speed."""
+    hosts = within_cap(problem, Tidegate(budget=budget)(problem, np.random.default_rng(seed)))
+    return Candidate(quality(problem, hosts), seed, tuple(int(h) for h in hosts))
+
+
+def merge(candidates: Sequence[Candidate]) -> Candidate:
+    """The best candidate, the smaller seed among equals: the order of arrival does not matter."""
+    if not candidates:
+        raise ValueError("no candidate to merge: at least one island must run")
+    return min(candidates, key=lambda c: (c.quality, c.seed))
+
+
+def in_turn(function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
+    """The engine of one machine: one island after the other."""
+    return [function(item) for item in items]
+
+
+def solve_islands(problem: Problem, seeds: Sequence[int], budget: int, engine: Engine = in_turn) -> Schedule:
+    """Run an island per seed on the engine and keep the best."""
+    found = engine(partial(_island, problem, budget), list(seeds))
+    hosts: IntArray = np.array(merge(found).hosts, dtype=np.int64)
+    return evaluate(problem, hosts)
+
+
+def _island(problem: Problem, budget: int, seed: int) -> Candidate:
+    return solve_island(problem, seed, budget)

@@ -1,0 +1,65 @@
+"""One protocol for every scheduler, and all of them by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from .greedy import best_fit_decreasing, first_fit_decreasing, round_robin
+from .jit import IntArray
+from .paper_ga import PaperGA
+from .problem import Problem
+from .replan import within_cap
+from .rstorm import RStorm
+from .schedule import Schedule, evaluate
+from .tidegate import Tidegate
+from .tstorm import TStorm
+
+Rule = Callable[[Problem, np.random.Generator], IntArray]  # the host of every task
+
+
+class Scheduler(Protocol):
+    """Anything that turns a problem into a schedule; all chance comes from the generator."""
+
+    def schedule(self, problem: Problem, rng: np.random.Generator) -> Schedule:
+        """A host for every task, with at most `problem.max_migrations` running tasks moved."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RuleScheduler:
+    """A rule behind the protocol: its plan is kept within the cap on migrations and measured."""
+
+    rule: Rule
+
+    def schedule(self, problem: Problem, rng: np.random.Generator) -> Schedule:
+        """See `Scheduler`."""
+        return evaluate(problem, within_cap(problem, self.rule(problem, rng)))
+
+
+SCHEDULERS: Mapping[str, Scheduler] = {
+    "round-robin": RuleScheduler(round_robin),
+    "rstorm": RuleScheduler(RStorm()),
+    "rstorm-cpu": RuleScheduler(RStorm(cpu_only=True)),
+    "rstorm-peak": RuleScheduler(RStorm(declared_peak=True)),
+    "tstorm": RuleScheduler(TStorm()),
+    "ffd": RuleScheduler(first_fit_decreasing),
+    "best-fit": RuleScheduler(best_fit_decreasing),
+    "paper-ga": RuleScheduler(PaperGA()),
+    "tidegate": RuleScheduler(Tidegate()),
+}
+
+
+def scheduler(name: str) -> Scheduler:
+    """The scheduler of that name.
+
+    >>> problem = Problem.from_arrays(np.full((4, 1, 1), 250.0), np.full((4, 1), 500.0))
+    >>> scheduler("tidegate").schedule(problem, np.random.default_rng(1)).used_hosts
+    2
+    """
+    if name not in SCHEDULERS:
+        raise ValueError(f"unknown scheduler {name!r}; known are {', '.join(SCHEDULERS)}")
+    return SCHEDULERS[name]

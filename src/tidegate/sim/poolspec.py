@@ -1,0 +1,75 @@
+"""The `pool:` form of a scenario: Spark-like micro-batch applications on executors, under the controller."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from tidegate.domain.policy import Policy
+from tidegate.sim.faults import ExecutorLost, Fault, MetricsMissing, MetricsStale, SlowStart
+from tidegate.sim.section import Amount, Load, Name, Section
+
+
+class FaultSpec(Section):
+    """Something that goes wrong on purpose."""
+
+    kind: Literal["metrics-missing", "metrics-stale", "executor-lost", "slow-start"]
+    at_s: Amount
+    until_s: Amount | None = Field(default=None, description="All but executor-lost last until then.")
+    startup_s: Amount | None = Field(default=None, description="slow-start: what new executors take.")
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if self.kind != "executor-lost" and (self.until_s is None or self.until_s <= self.at_s):
+            raise ValueError(f"{self.kind} needs an until_s after its at_s")
+        if self.kind == "slow-start" and self.startup_s is None:
+            raise ValueError("slow-start needs startup_s")
+        return self
+
+    def fault(self) -> Fault:
+        until_s = self.until_s or math.inf
+        if self.kind == "executor-lost":
+            return ExecutorLost(self.at_s)
+        if self.kind == "slow-start":
+            return SlowStart(self.at_s, until_s, self.startup_s or 0.0)
+        return MetricsStale(self.at_s, until_s) if self.kind == "metrics-stale" else MetricsMissing(self.at_s, until_s)
+
+
+class PoolOperatorSpec(Section):
+    """A stage of every batch."""
+
+    name: Name
+    cost_s_per_row: Amount
+    parallelism: Annotated[int, Field(ge=1)] = 8
+    selectivity: Amount = 1.0
+    inputs: tuple[str, ...] | None = None
+
+
+class PoolApplicationSpec(Section):
+    """A streaming query in micro-batches."""
+
+    name: Name
+    load: Load
+    operators: Annotated[tuple[PoolOperatorSpec, ...], Field(min_length=1)]
+    interval_s: Amount = 1.0
+    overhead_s: Amount = 0.3
+    admission_rows: Annotated[int, Field(ge=1)] | None = None
+    cold_s: Amount = 2.0
+    restart_s: Amount = 4.0
+
+
+class PoolSpec(Section):
+    """Executors that Spark-like applications share; with a policy the controller steers them."""
+
+    executors: Annotated[int, Field(ge=0)] = 1
+    slots_per_executor: Annotated[int, Field(ge=1)] = 2
+    max_executors: Annotated[int, Field(ge=1)] | None = None
+    startup_s: Amount = 5.0
+    warmup_s: Amount = 10.0
+    warmup_speed: Annotated[float, Field(gt=0, le=1)] = 0.5
+    noise: Annotated[float, Field(ge=0, le=1)] = 0.05
+    applications: Annotated[tuple[PoolApplicationSpec, ...], Field(min_length=1)]
+    faults: tuple[FaultSpec, ...] = ()
+    policy: Policy | None = Field(default=None, description="Left out: nobody steers, the pool stays as it is.")
