@@ -199,3 +199,25 @@ def test_an_ignored_application_is_watched_only() -> None:
     decision = [Controller(policy).step(observation) for observation in steady(9000, 10, executors=1)][-1]
     assert decision.holds
     assert decision.reasons[0].code == "hold-no-application"
+
+
+def test_a_stream_that_falls_silent_lets_the_pool_shrink() -> None:
+    controller = Controller(POLICY)
+    for observation in steady(2500, 30, executors=5):
+        controller.step(observation)
+    targets = []
+    for second in range(31, 400):
+        now_s = 1000.0 + second
+        idle = application((), last_progress_s=now_s - second % 10, in_batch=False)
+        decision = controller.step(Observation(now_s, (idle,), pool(min([5, *targets]))))
+        targets += [action.target for action in decision.actions if isinstance(action, ScaleExecutors)]
+    assert targets == [4, 3, 2, 1], "step by step, never up again"
+
+
+def test_rows_that_pile_up_behind_a_long_batch_are_seen_before_it_ends() -> None:
+    controller = Controller(POLICY)
+    for observation in steady(700, 30, executors=1):
+        controller.step(replace(observation, pool=pool(2)))
+    long_batch = application((), last_progress_s=1029.5)
+    wanted = [controller.step(Observation(1030.0 + second, (long_batch,), pool(2))) for second in range(20)]
+    assert any(ScaleExecutors(3) in decision.actions for decision in wanted)

@@ -18,7 +18,7 @@ from rich.logging import RichHandler
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and only JSON, to stdout.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Folder for reports, figures and journals.", file_okay=False)]
 
-console = Console(stderr=True, highlight=False)
+console = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def print_json(value: Any) -> None:

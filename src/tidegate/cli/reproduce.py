@@ -33,7 +33,7 @@ def reproduce(
 
 
 def _table1(seed: int, samples: int, out: Path | None) -> dict[str, Any]:
-    from tidegate.experiments.table1 import table1
+    from tidegate.experiments.table1 import figures, table1
 
     with Progress(console=output.console, transient=True) as progress:
         bar = progress.add_task("table 1", total=None)
@@ -50,10 +50,7 @@ def _table1(seed: int, samples: int, out: Path | None) -> dict[str, Any]:
             table.add_row(size, f"{row['lower_bound']:.2f}", *hosts, "yes" if row["never_worse"] else "NO")
         output.console.print(table)
     if out is not None:
-        from tidegate.experiments.table1_figures import draw_table1
-
-        out.mkdir(parents=True, exist_ok=True)
-        for path in draw_table1(seed, out):
+        for path in figures(seed, out):
             output.console.print(f"written: {path}")
     return document
 

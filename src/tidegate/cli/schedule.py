@@ -47,8 +47,6 @@ def schedule(
     if islands == 1 and engine == "local":
         found = SCHEDULERS[scheduler].schedule(problem, np.random.default_rng(seed))
     else:
-        from tidegate.placement.islands import in_turn
-
         seeds = [seed + island for island in range(islands)]
         if engine == "spark":
             from tidegate.spark.islands import spark_engine
@@ -56,7 +54,7 @@ def schedule(
             with output.jvm_output_to((out or Path("out")) / "spark.log"), spark_engine() as mapped:
                 found = solve_islands(problem, seeds, engine=mapped)
         else:
-            found = solve_islands(problem, seeds, engine=in_turn)
+            found = solve_islands(problem, seeds)
     document = found.to_json(seconds=round(time.perf_counter() - began_s, 3))
     if out is not None:
         from tidegate.experiments.placement_figures import draw_schedule

@@ -51,7 +51,7 @@ class Controller:
             if self.policy.ignores(sample.name) or sample.bounded:
                 continue
             doubt = distrust(sample, memory, observation.time_s, self.policy.guards.max_age_s)
-            workload = evaluate(memory, observation.time_s, self.policy.capacity)
+            workload = evaluate(memory, sample, observation.time_s, self.policy.capacity)
             known.append(Known(sample, workload, doubt))
         return tuple(known)
 

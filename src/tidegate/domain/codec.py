@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from functools import lru_cache
 from typing import Any, TypeVar, cast
 
@@ -11,8 +12,8 @@ T = TypeVar("T")
 
 
 @lru_cache(maxsize=64)
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
+def _adapter(kind: Hashable) -> TypeAdapter[Any]:
+    return TypeAdapter(cast(type[Any], kind))
 
 
 def to_json(value: Any) -> str:
@@ -21,7 +22,7 @@ def to_json(value: Any) -> str:
     >>> to_json(ScaleExecutors(2))
     '{"target":2,"kind":"scale-executors"}'
     """
-    return _adapter(type(value)).dump_json(value).decode()
+    return _adapter(cast(Hashable, type(value))).dump_json(value).decode()
 
 
 def from_json(kind: type[T], text: str | bytes) -> T:
@@ -30,5 +31,5 @@ def from_json(kind: type[T], text: str | bytes) -> T:
     >>> from_json(ScaleExecutors, '{"target":2}')
     ScaleExecutors(target=2, kind='scale-executors')
     """
-    value: T = _adapter(cast(Any, kind)).validate_json(text)
+    value: T = _adapter(cast(Hashable, kind)).validate_json(text)
     return value

@@ -89,6 +89,8 @@ class ApplicationSample:
     interval_s: float
     """The trigger interval; 0 means that the next batch starts when the last is done."""
     running: bool = True
+    in_batch: bool = True
+    """False where it is known to wait, for data or for its trigger."""
     bounded: bool = False
     """Ends by itself (AvailableNow): it has a finish, not a latency objective."""
     admission_rows: int | None = None

@@ -21,7 +21,7 @@ from tidegate.control.entry import Entry
 from tidegate.control.journal import read_entries
 from tidegate.domain import Decision, EnvironmentUnfit, Mode, Observation, Outcome, ScaleExecutors
 from tidegate.domain.policy import Policy
-from tidegate.load import Burst, Constant, LoadProfile, Sum, Timeline
+from tidegate.load import Burst, Constant, LoadProfile, Timeline
 from tidegate.spark.attach import Gate, attach
 from tidegate.spark.embedded import embedded_session
 from tidegate.spark.pool import settle_executors
@@ -47,9 +47,9 @@ class DemoPlan:
 
     load: Burst
     duration_s: float
-    objective_s: float
-    warm_up_s: float = 20.0
-    shrink_after_s: float = 15.0
+    objective_s: float = 15.0
+    warm_up_s: float = 15.0
+    shrink_after_s: float = 12.0
 
     @property
     def end_s(self) -> float:
@@ -58,14 +58,9 @@ class DemoPlan:
 
     @property
     def played(self) -> LoadProfile:
-        """The whole load: half of the base while the executors are cold, then the plan's."""
-        load, warm_s = self.load, self.warm_up_s
-        return Sum(
-            parts=(
-                Burst(base=load.base, peak=load.base / 2, start_s=0, duration_s=warm_s),
-                Burst(base=0, peak=load.peak - load.base, start_s=warm_s + load.start_s, duration_s=load.duration_s),
-            )
-        )
+        """The whole load: its base while executors warm up, then the plan's."""
+        load = self.load
+        return Burst(load.base, load.peak, self.warm_up_s + load.start_s, load.duration_s)
 
     def policy(self, mode: Mode, store: Path) -> Policy:
         return Policy.model_validate(
@@ -74,16 +69,14 @@ class DemoPlan:
                 "objective": {"latency_s": self.objective_s},
                 "executors": {"min": 1, "max": MOST_EXECUTORS, "step_up": 2, "step_down": 2},
                 "capacity": {"utilisation": 0.95, "shrink_margin": 0.05, "shrink_after_s": self.shrink_after_s},
-                "guards": {"cool_down_down_s": 20},
+                "guards": {"cool_down_up_s": 2, "cool_down_down_s": 6},
                 "store": str(store),
             }
         )
 
 
-FULL = DemoPlan(Burst(base=520, peak=1560, start_s=35, duration_s=65), duration_s=140, objective_s=12)
-QUICK = DemoPlan(
-    Burst(base=520, peak=1560, start_s=4, duration_s=20), duration_s=38, objective_s=10, warm_up_s=13, shrink_after_s=8
-)
+FULL = DemoPlan(Burst(base=520, peak=1560, start_s=30, duration_s=62), duration_s=135)
+QUICK = DemoPlan(Burst(base=520, peak=1560, start_s=3, duration_s=15), duration_s=30, warm_up_s=10, shrink_after_s=6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,10 +141,13 @@ def run_once(spark: SparkSession, plan: DemoPlan, name: str, executors: int | No
     rows = timeline.rows_by(plan.warm_up_s + plan.duration_s)
     with tempfile.TemporaryDirectory(prefix="tidegate-demo-") as checkpoint:
         with attach(spark, plan.policy(Mode.OFF if executors else Mode.APPLY, store)) as gate:
+            gate.runner.mode = Mode.OFF if executors else Mode.RECOMMEND  # it looks on while the executors warm up
             start_ms = int(time.time() * 1000)
             job = WordCount(plan.played, rows, start_ms, rows_per_trigger=(executors or 1) * ROWS_PER_EXECUTOR)
             query = gate.start(APPLICATION, job.build, checkpoint=checkpoint)
             measured_s = start_ms / 1000 + plan.warm_up_s
+            _watch(gate, query, name, measured_s, 0.0, step)
+            gate.runner.mode = gate.policy.mode
             _watch(gate, query, name, measured_s, plan.end_s, step)
             end_s = time.time()
             query.stop_at_boundary()

@@ -5,14 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tidegate.placement import Problem, Schedule, scheduler
+from tidegate.experiments.placement_figures import draw_closing, draw_convergence, draw_schedule
+from tidegate.placement import Problem, Schedule, pack, scheduler
 from tidegate.placement.bounds import load_bound
 from tidegate.placement.jit import FloatArray
 from tidegate.placement.load import flatten
+from tidegate.placement.paper_ga import PaperGA
 
 CAPACITY = 500.0  # rows per unit of time, the peak of one host
 SCHEDULERS = {"rstorm": "rstorm-cpu", "paper-ga": "paper-ga", "tidegate": "tidegate"}  # column → scheduler
@@ -140,3 +143,26 @@ def _compile() -> None:
     problem = sample(ROWS[0], FAMILIES[0], np.random.default_rng(0))
     for name in SCHEDULERS.values():
         scheduler(name).schedule(problem, np.random.default_rng(0))
+
+
+def figures(seed: int, out: Path) -> list[Path]:
+    """A sample of the smallest row as R-Storm and Tidegate place it (the paper's Figures 6, 7), and the searches."""
+    family, small, large = FAMILIES[0], ROWS[0], ROWS[3]
+    problem = sample(small, family, np.random.default_rng([seed, 6]))
+    drawn = [
+        draw_schedule(
+            problem,
+            scheduler(SCHEDULERS[name]).schedule(problem, np.random.default_rng(seed)),
+            out / f"schedule-{name}.png",
+            title=name,
+        )
+        for name in ("rstorm", "tidegate")
+    ]
+    crowded = sample(large, family, np.random.default_rng([seed, 7]))
+    history = PaperGA().evolve(crowded, np.random.default_rng(seed)).history
+    packing = pack(crowded, np.random.default_rng(seed))
+    return [
+        *drawn,
+        draw_convergence({"paper-ga, 200 × 100": history.tolist()}, out / "convergence-paper-ga.png"),
+        draw_closing({"tidegate, 200 × 100": packing.progress}, packing.bound, out / "convergence-tidegate.png"),
+    ]

@@ -9,6 +9,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.axes import Axes
 
 from tidegate.sim.result import SimulationResult, Table
 
@@ -41,7 +42,7 @@ def draw_timelines(result: SimulationResult, path: Path) -> Path:
     return path
 
 
-def _panel(axis: plt.Axes, table: Table, column: str) -> None:
+def _panel(axis: Axes, table: Table, column: str) -> None:
     values = table.columns[column]
     if len(table.names) > _MOST_LINES:
         middle, low, high = np.nanmean(values, axis=1), np.nanmin(values, axis=1), np.nanmax(values, axis=1)

@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from tidegate.domain.errors import InvalidInput
 
-
 _GOLDEN = 0x9E3779B97F4A7C15  # 2⁶⁴ ÷ the golden ratio
 
 

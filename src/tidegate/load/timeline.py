@@ -35,8 +35,11 @@ class Timeline:
         """How many rows have arrived `t_s` seconds after the start."""
         if t_s <= 0:
             return 0
-        self._extend_to_time(t_s)
-        return int(np.floor(np.interp(t_s, self._edges_s(), self._cumulative) + 1e-9))
+        while self._covered_s() <= t_s:
+            self._extend()
+        whole, share = divmod(t_s / self._resolution_s, 1.0)
+        before, after = self._cumulative[int(whole)], self._cumulative[int(whole) + 1]
+        return int(np.floor(before + share * (after - before) + 1e-9))
 
     def arrivals_s(self, first: int, end: int) -> npt.NDArray[np.float64]:
         """Arrival times of rows `first` … `end - 1`, in seconds after the start."""
@@ -52,17 +55,11 @@ class Timeline:
         upper = np.searchsorted(self._cumulative, ordinals - 1e-9)
         before = self._cumulative[upper - 1]
         share = np.clip((ordinals - before) / (self._cumulative[upper] - before), 0.0, 1.0)
-        return np.asarray((upper - 1 + share) * self._resolution_s, dtype=np.float64)
+        arrivals_s: npt.NDArray[np.float64] = ((upper - 1 + share) * self._resolution_s).astype(np.float64)
+        return arrivals_s
 
     def _covered_s(self) -> float:
         return (len(self._cumulative) - 1) * self._resolution_s
-
-    def _edges_s(self) -> npt.NDArray[np.float64]:
-        return np.arange(len(self._cumulative)) * self._resolution_s
-
-    def _extend_to_time(self, t_s: float) -> None:
-        while self._covered_s() < t_s:
-            self._extend()
 
     def _extend(self) -> None:
         """Append bins; the table doubles, so that reaching any row costs its logarithm in extensions."""

@@ -7,7 +7,7 @@ A row waits up to `B` for its batch and leaves with it, `T` later.
 
 from __future__ import annotations
 
-from math import inf
+from math import ceil, floor, inf
 
 from tidegate.domain.cost import Cost
 
@@ -47,6 +47,20 @@ def slots_for_latency(rows_per_s: float, cost: Cost, interval_s: float, latency_
     if interval_s <= half_s and half_s > cost.overhead_s:
         follows = (cost.batch_s + rows_per_s * half_s * cost.row_s) / (half_s - cost.overhead_s)
     return min(fits, follows)
+
+
+def slots_in_waves(needed: float, tasks: int) -> int:
+    """Slots that do the work of `needed` when it comes in `tasks` equal tasks: the last wave may leave some idle.
+
+    `tasks` on `n` slots take `⌈tasks / n⌉` waves, as if there were `tasks / ⌈tasks / n⌉` slots: eight tasks keep
+    four slots busy, but five slots do no more than four.
+
+    >>> [slots_in_waves(needed, tasks=8) for needed in (0.5, 2.0, 2.1, 4.0, 4.1, 9.0)]
+    [1, 2, 3, 4, 8, 8]
+    """
+    if needed >= tasks:
+        return tasks
+    return ceil(tasks / floor(tasks / needed)) if needed > 0 else 0
 
 
 def rows_in(batch_s: float, slots: int, cost: Cost) -> int:

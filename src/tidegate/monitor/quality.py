@@ -17,10 +17,10 @@ def distrust(sample: ApplicationSample, memory: WorkloadMemory, now_s: float, ma
     age_s = now_s - sample.last_progress_s
     if age_s > max_age_s:
         return Reason("metrics-stale", f"{sample.name}: last progress is {age_s:.0f} s old (limit {max_age_s:.0f} s)")
-    if not memory.points:
+    if not memory.points and memory.cost is None:
         return Reason("metrics-missing", f"{sample.name}: no batch with rows yet")
-    last = memory.points[-1]
-    if last.rows == 0 and last.arrived_rows > memory.rows_done:
+    last = memory.points[-1] if memory.points else None
+    if last and last.rows == 0 and last.arrived_rows > memory.rows_done:
         return Reason(
             "metrics-zero", f"{sample.name}: no rows in although rows wait: the count is broken, or the source is stuck"
         )

@@ -18,7 +18,7 @@ from tidegate.monitor.trend import Trend, fit_trend
 _SERVICE_WINDOWS = 5  # a row's cost changes more slowly than the load: look further back
 _MOST_POINTS = 512
 _FIRST_BATCHES = 5
-_TREND_LEAP = 1.25  # a trend is followed at most this far beyond what has been seen
+_TREND_LEAP = 1.15  # a trend is followed at most this far beyond what has been seen
 
 
 @dataclass(slots=True)
@@ -79,6 +79,8 @@ def learn(
             _learn_arrival(memory, batch.started_s, memory.points[-1].arrived_rows)
     if sample.arrival is not None:
         _learn_arrival(memory, sample.arrival.time_s, sample.arrival.arrived_rows)
+    elif not sample.batches and memory.points and (sample.last_progress_s or 0.0) > memory.points[-1].committed_s:
+        _learn_arrival(memory, sample.last_progress_s or 0.0, memory.points[-1].arrived_rows)  # an idle report
     horizon_s = now_s - _SERVICE_WINDOWS * rule.window_s
     memory.points = [point for point in memory.points if point.committed_s >= horizon_s][-_MOST_POINTS:]
     memory.arrivals = [seen for seen in memory.arrivals if seen[0] >= horizon_s][-_MOST_POINTS:]
@@ -123,9 +125,13 @@ def _learn_cost(memory: WorkloadMemory) -> None:
         )
 
 
-def evaluate(memory: WorkloadMemory, now_s: float, rule: CapacityRule) -> Workload | None:
+def evaluate(memory: WorkloadMemory, sample: ApplicationSample, now_s: float, rule: CapacityRule) -> Workload | None:
     """The workload as known now, or None while too little has been seen of it."""
-    if len(memory.arrivals) < 2 or not memory.points or memory.cost is None:
+    if memory.cost is None:
+        return None
+    if not memory.points:  # it has run before, and has had nothing to do for a while
+        return Workload(0.0, 0.0, memory.cost, memory.parallelism, 0.0, 0.0, None)
+    if len(memory.arrivals) < 2:
         return None
     recent = _since(memory.arrivals, now_s - rule.window_s)
     arrival, newest = _rate(recent), _rate(_since(recent, recent[-1][0] - rule.window_s / 3))
@@ -135,14 +141,19 @@ def evaluate(memory: WorkloadMemory, now_s: float, rule: CapacityRule) -> Worklo
         expected = min(max(expected, trend.at(now_s + rule.lead_s)), _TREND_LEAP * expected)
     last = memory.points[-1]
     window = [point for point in memory.points if point.committed_s >= now_s - rule.window_s] or [last]
+    # While a batch runs, rows pile up behind it unreported; a query that waits has no more than its usual share.
+    batch_s = last.committed_s - last.started_s
+    waited_s = max(0.0, now_s - last.started_s)
+    if not sample.in_batch:
+        waited_s = min(waited_s, batch_s + sample.interval_s)
     latencies = [point.latency_p99_s for point in window if point.latency_p99_s is not None]
     return Workload(
         arrival_rows_per_s=arrival,
         expected_rows_per_s=expected,
         cost=memory.cost,
         parallelism=memory.parallelism,
-        pending_rows=max(0.0, last.arrived_rows + newest * max(0.0, now_s - last.started_s) - memory.rows_done),
-        batch_s=last.committed_s - last.started_s,
+        pending_rows=max(0.0, last.arrived_rows - memory.rows_done + newest * waited_s),
+        batch_s=batch_s,
         latency_p99_s=max(latencies) if latencies else None,
     )
 

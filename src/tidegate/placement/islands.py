@@ -29,7 +29,7 @@ class Candidate:
     hosts: tuple[int, ...]
 
 
-def solve_island(problem: Problem, seed: int, budget: int) -> Candidate:
+def solve_island(problem: Problem, seed: int, budget: int | None = None) -> Candidate:
     """One search; `budget` counts evaluations, so the result is the same on any machine and at any speed."""
     hosts = within_cap(problem, Tidegate(budget=budget)(problem, np.random.default_rng(seed)))
     return Candidate(quality(problem, hosts), seed, tuple(int(h) for h in hosts))
@@ -47,12 +47,14 @@ def in_turn(function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
     return [function(item) for item in items]
 
 
-def solve_islands(problem: Problem, seeds: Sequence[int], budget: int, engine: Engine = in_turn) -> Schedule:
+def solve_islands(
+    problem: Problem, seeds: Sequence[int], budget: int | None = None, engine: Engine = in_turn
+) -> Schedule:
     """Run an island per seed on the engine and keep the best."""
     found = engine(partial(_island, problem, budget), list(seeds))
     hosts: IntArray = np.array(merge(found).hosts, dtype=np.int64)
     return evaluate(problem, hosts)
 
 
-def _island(problem: Problem, budget: int, seed: int) -> Candidate:
+def _island(problem: Problem, budget: int | None, seed: int) -> Candidate:
     return solve_island(problem, seed, budget)

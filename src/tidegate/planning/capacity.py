@@ -12,13 +12,14 @@ from math import ceil, inf, isfinite
 
 from tidegate.domain import Objective, Proposal, Reason, ScaleExecutors, SetAdmission
 from tidegate.domain.policy import CapacityRule
-from tidegate.model.microbatch import rows_in, slots_for_latency, slots_for_rate
+from tidegate.model.microbatch import rows_in, slots_for_latency, slots_for_rate, slots_in_waves
 from tidegate.monitor.workload import Workload
 from tidegate.planning.planner import Known, Plan, Situation
 
 _ADMISSION_BAND = 0.2  # a limit is moved only when it is off by more than this
 _CEIL_SLACK = 1e-6
 _MOST_OVERHEAD = 0.9
+_REPORT_LAG_S = 2.0
 
 
 @dataclass(slots=True)
@@ -102,17 +103,17 @@ def slots_needed(
 ) -> float:
     """Slots for the expected rate, the backlog within the catch-up time, and the objective; monotone in the load."""
     batch_s = max(interval_s, rule.batch_share * objective.latency_s)
-    usual_s = max(interval_s, workload.batch_s) + workload.batch_s if workload.batch_s < batch_s else 2 * batch_s
+    # Rows wait for their batch, then in it, then for its report: only what is beyond that is a backlog.
+    usual_s = max(interval_s, min(workload.batch_s, batch_s)) + min(workload.batch_s, batch_s) + _REPORT_LAG_S
     excess_rows = max(0.0, workload.pending_rows - workload.expected_rows_per_s * usual_s)
     target = workload.expected_rows_per_s + excess_rows / rule.catch_up_s
     # Batches that are nothing but overhead ask for more time, not for more slots.
     cost = replace(workload.cost, overhead_s=min(workload.cost.overhead_s, _MOST_OVERHEAD * batch_s))
     latency_floor = slots_for_latency(workload.expected_rows_per_s, cost, interval_s, objective.latency_s)
     by_rate = slots_for_rate(target, cost, batch_s, utilisation)
-    # An objective that no size can hold (the fixed cost of a batch eats it) must not buy the largest pool, and
-    # slots beyond the tasks of the busiest operator would stand idle.
+    # An objective that no size can hold (the fixed cost of a batch eats it) must not buy the largest pool.
     needed = max(by_rate, latency_floor if isfinite(latency_floor) else 0.0)
-    return needed if workload.parallelism is None else min(needed, float(workload.parallelism))
+    return needed if workload.parallelism is None else float(slots_in_waves(needed, workload.parallelism))
 
 
 def _executors(slots: float, slots_per_executor: int, most: int) -> int:
@@ -151,7 +152,7 @@ def _admission(known: Known, situation: Situation) -> Proposal | None:
 
 
 def _warm_slots(situation: Situation) -> int:
-    """Slots of executors that have been there for a while: cold ones would take their share of a batch and sit on it."""
+    """Slots of executors that have been there for a while: a cold one would sit on its share of a batch."""
     pool, since_s = situation.pool, situation.time_s - situation.policy.capacity.lead_s
     return sum(executor.slots for executor in pool.executors if executor.since_s <= since_s) or pool.slots_per_executor
 

@@ -6,8 +6,6 @@ import logging
 import re
 import time
 from dataclasses import dataclass, field
-from typing import Any
-
 from pyspark.sql import SparkSession
 
 from tidegate.domain import ApplicationSample, BatchSample, OperatorSample
@@ -31,7 +29,7 @@ class _Run:
     name: str
     interval_s: float
     bounded: bool
-    java: Any
+    query: ActiveQuery | None
     last_progress_s: float | None = None
     first_batch: int | None = None
     plan_names: tuple[str, ...] | None = None
@@ -97,7 +95,8 @@ class ApplicationBook:
         still: list[tuple[Progress, int]] = []
         for progress, seen in run.waiting:
             key = (run_id, progress.batch_id)
-            if not still and (self._stages.complete(key) or seen >= _STAGE_PATIENCE or not run.running):
+            ready = self._stages.complete(key) or progress.rows == 0 or seen >= _STAGE_PATIENCE or not run.running
+            if ready and not still:
                 batches.append(_batch(run, progress, self._stages.take(key)))
             else:
                 still.append((progress, seen + 1))  # order is kept: a batch never overtakes another
@@ -109,6 +108,7 @@ class ApplicationBook:
             last_progress_s=run.last_progress_s,
             interval_s=run.interval_s,
             running=run.running,
+            in_batch=run.running and not (run.query is not None and run.query.between_batches),
             bounded=run.bounded,
             error=run.error,
             estimated=frozenset() if measured else frozenset({"latency"}),
@@ -171,7 +171,7 @@ def _execute_s(stage: StageSample) -> float | None:
 def _plan_names(run: _Run) -> tuple[str, ...]:
     """Names from the physical plan, read once a run: the plan is the same for every batch."""
     if run.plan_names is None:
-        execution = run.java.lastExecution() if run.java is not None else None
+        execution = run.query.java.lastExecution() if run.query is not None else None
         run.plan_names = operators_of_plan(execution.executedPlan().toString()) if execution is not None else ()
     return run.plan_names
 
@@ -183,12 +183,12 @@ def _new_run(query: ActiveQuery) -> _Run:
         name=query.name or f"query-{query.query_id[:8]}",
         interval_s=int(interval.group(1)) / 1000 if interval else 0.0,
         bounded="AvailableNow" in trigger or "OneTime" in trigger,
-        java=query.java,
+        query=query,
     )
 
 
 def _unseen_run(progress: Progress) -> _Run:
     """A run that was over before it was ever looked at."""
     return _Run(
-        name=progress.name or f"query-{progress.query_id[:8]}", interval_s=0.0, bounded=True, java=None, running=False
+        name=progress.name or f"query-{progress.query_id[:8]}", interval_s=0.0, bounded=True, query=None, running=False
     )

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from tidegate.control.clock import WallClock
@@ -74,7 +75,7 @@ class Gate:
         self.journal = SqliteJournal(policy.store or f"tidegate-{_file_name(spark.sparkContext.appName or 'job')}.db")
         # The folder goes with the process: gates are turned anew by every controller.
         self._folder = tempfile.TemporaryDirectory(prefix="tidegate-")
-        spark.dataSource.register(TidegateSource)
+        _register_source(spark)
         pool = ExecutorPoolKeeper(spark.sparkContext, policy, may_act=policy.mode is Mode.APPLY)
         self.cluster = SparkCluster(spark, pool)
         self._clock = WallClock()
@@ -154,6 +155,14 @@ class Gate:
                 self.cluster.close()
         except Exception as error:
             logger.debug("listeners could not be taken back: %s", error)
+
+
+def _register_source(spark: SparkSession) -> None:
+    """Make `format("tidegate")` known; a job that does not use it can do without."""
+    try:
+        spark.dataSource.register(TidegateSource)
+    except (AttributeError, AnalysisException) as error:  # an older Spark, or known in another session already
+        logger.info('format("tidegate") is not available in this session: %s', str(error).splitlines()[0])
 
 
 def _mode(mode: Mode | str) -> Mode:

@@ -41,7 +41,7 @@ class StageFollower:
     def __init__(self, sc: SparkContext, store: StatusStore) -> None:
         self._store = store
         self._tracker = sc._jsc.sc().statusTracker()
-        self._open: dict[int, None] = {}
+        self._open: dict[int, BatchKey | None] = {}
         self._batches: dict[BatchKey, list[StageSample]] = {}
         self._next = self._first_unseen(sc)
 
@@ -61,8 +61,8 @@ class StageFollower:
             self._next = min(ahead)
 
     def complete(self, key: BatchKey) -> bool:
-        """Have all stages of the batch been read? (None of the open ones may belong to it.)"""
-        return key in self._batches and not self._open
+        """Have all stages of the batch been read?"""
+        return key in self._batches and key not in self._open.values()
 
     def take(self, key: BatchKey) -> list[StageSample]:
         """The stages of a batch in plan order; they are given once."""
@@ -73,13 +73,13 @@ class StageFollower:
         if found is None:
             self._open.pop(stage_id, None)
             return False
+        batch = _BATCH.search(found.get("description") or "")
+        key = (batch.group(1), int(batch.group(2))) if batch else None
         if found["status"] not in _DONE:
-            self._open[stage_id] = None
+            self._open[stage_id] = key
             return True
         self._open.pop(stage_id, None)
-        batch = _BATCH.search(found.get("description") or "")
-        if batch is not None and found["status"] == "COMPLETE":
-            key = (batch.group(1), int(batch.group(2)))
+        if key is not None and found["status"] == "COMPLETE":
             self._batches.setdefault(key, []).append(_sample(found))
             if len(self._batches) > _MOST_KEPT:  # batches nobody asks for, of a query that is not watched
                 self._batches.pop(next(iter(self._batches)))

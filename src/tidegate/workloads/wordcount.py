@@ -32,7 +32,7 @@ class WordCount:
     start_ms: int | None = None
     lookup_s: float = 0.0025
     source_tasks: int = 1
-    lookup_tasks: int = 8
+    lookup_tasks: int = 12
     count_tasks: int = 2
     trigger_s: float = 1.0
     rows_per_trigger: int | None = None
