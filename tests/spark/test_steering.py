@@ -146,7 +146,7 @@ def test_a_restarted_driver_picks_its_knowledge_up(spark: SparkSession, tmp_path
     with attach(spark, policy) as first:
         job = WordCount(Constant(rate=100), lookup_s=0.004, lookup_tasks=2, count_tasks=2)
         query = first.start("learned", job.build)
-        wait_for_batches(first, "learned", 4)
+        wait_for_batches(first, "learned", 8)
         query.stop_at_boundary()
     with attach(spark, policy) as second:
         assert second.controller.knowledge.step >= first.controller.knowledge.step > 0

@@ -67,16 +67,16 @@ class DemoPlan:
             {
                 "mode": mode,
                 "objective": {"latency_s": self.objective_s},
-                "executors": {"min": 1, "max": MOST_EXECUTORS, "step_up": 2, "step_down": 2},
+                "executors": {"min": 1, "max": MOST_EXECUTORS, "step_down": 2},
                 "capacity": {"utilisation": 0.95, "shrink_margin": 0.05, "shrink_after_s": self.shrink_after_s},
-                "guards": {"cool_down_up_s": 2, "cool_down_down_s": 6},
+                "guards": {"cool_down_up_s": 3, "cool_down_down_s": 6},
                 "store": str(store),
             }
         )
 
 
 FULL = DemoPlan(Burst(base=520, peak=1560, start_s=30, duration_s=62), duration_s=135)
-QUICK = DemoPlan(Burst(base=520, peak=1560, start_s=3, duration_s=15), duration_s=30, warm_up_s=10, shrink_after_s=6)
+QUICK = DemoPlan(Burst(base=520, peak=1560, start_s=3, duration_s=14), duration_s=26, warm_up_s=8, shrink_after_s=6)
 
 
 @dataclass(frozen=True, slots=True)

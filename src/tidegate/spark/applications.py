@@ -6,6 +6,7 @@ import logging
 import re
 import time
 from dataclasses import dataclass, field
+
 from pyspark.sql import SparkSession
 
 from tidegate.domain import ApplicationSample, BatchSample, OperatorSample
