@@ -49,10 +49,13 @@ def schedule(
     else:
         seeds = [seed + island for island in range(islands)]
         if engine == "spark":
+            from tidegate.spark.embedded import embedded_session
             from tidegate.spark.islands import spark_engine
 
-            with output.jvm_output_to((out or Path("out")) / "spark.log"), spark_engine() as mapped:
-                found = solve_islands(problem, seeds, engine=mapped)
+            with output.jvm_output_to((out or Path("out")) / "spark.log"):
+                spark = embedded_session("tidegate-islands", executors=1, most_executors=1, slots=2)
+            found = solve_islands(problem, seeds, engine=spark_engine(spark.sparkContext))
+            spark.stop()
         else:
             found = solve_islands(problem, seeds)
     document = found.to_json(seconds=round(time.perf_counter() - began_s, 3))

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from typing import Any
 
-from tidegate.spark.embedded import embedded_session
+from pyspark import SparkContext
 
-Map: TypeAlias = Callable[[Callable[[Any], Any], list[Any]], list[Any]]
+from tidegate.placement import Engine
 
 
-@contextlib.contextmanager
-def spark_engine(executors: int = 1, slots: int = 2) -> Iterator[Map]:
-    """A `map` over an embedded cluster, in order; the cluster ends with the block."""
-    spark = embedded_session("tidegate-islands", executors, executors, slots)
+def spark_engine(sc: SparkContext) -> Engine:
+    """A `map` over the executors, one task an item, in order."""
 
     def mapped(function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
-        return list(spark.sparkContext.parallelize(items, max(1, len(items))).map(function).collect())
+        return list(sc.parallelize(items, max(1, len(items))).map(function).collect())
 
-    try:
-        yield mapped
-    finally:
-        spark.stop()
+    return mapped
