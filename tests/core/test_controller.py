@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.core.worlds import application, batch, pool, simulated, sizes, steady
 from tidegate.control.controller import Controller
 from tidegate.control.knowledge import Knowledge
-from tidegate.domain import Observation, ScaleExecutors
+from tidegate.domain import Observation, ScaleExecutors, SetAdmission
 from tidegate.domain.codec import from_json, to_json
 from tidegate.domain.policy import Policy
 from tidegate.load import Burst, Constant, Poisson, Sinusoid
@@ -221,3 +221,36 @@ def test_rows_that_pile_up_behind_a_long_batch_are_seen_before_it_ends() -> None
     long_batch = application((), last_progress_s=1029.5)
     wanted = [controller.step(Observation(1030.0 + second, (long_batch,), pool(2))) for second in range(20)]
     assert any(ScaleExecutors(3) in decision.actions for decision in wanted)
+
+
+@pytest.mark.parametrize("interval_s", [16.0, 40.0])
+def test_slow_batches_are_planned_for(interval_s: float) -> None:
+    policy = Policy.model_validate({"objective": {"latency_s": 120}, "guards": {"max_age_s": 120}})
+    controller = Controller(policy)
+    wanted: list[ScaleExecutors] = []
+    for number in range(12):
+        start_s = 1000.0 + number * interval_s
+        made = batch(
+            number, start_s, 20_000, duration_s=0.9 * interval_s, busy_s=4 * 0.85 * interval_s, backlog_rows=5000
+        )
+        seen = application((made,), interval_s=interval_s)
+        decision = controller.step(Observation(start_s + 0.95 * interval_s, (seen,), pool(1)))
+        wanted += [action for action in decision.actions if isinstance(action, ScaleExecutors)]
+    assert wanted
+
+
+def test_a_pool_below_its_minimum_is_brought_up() -> None:
+    policy = Policy.model_validate({"executors": {"min": 3, "max": 5}})
+    assert final_size(steady(50, 20, executors=1), policy) == 3, "the bounds are absolute: at once"
+
+
+def test_admission_never_strangles_a_query_whose_batches_are_all_overhead() -> None:
+    policy = Policy.model_validate({"objective": {"latency_s": 1}})
+    controller = Controller(policy)
+    for observation in steady(300, 20, executors=1):
+        sample = observation.applications[0]
+        slow = tuple(replace(made, overhead_s=0.45) for made in sample.batches)
+        decision = controller.step(replace(observation, applications=(replace(sample, batches=slow, gated=True),)))
+        for action in decision.actions:
+            if isinstance(action, SetAdmission):
+                assert action.rows_per_trigger is None or action.rows_per_trigger >= 300

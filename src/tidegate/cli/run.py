@@ -58,7 +58,7 @@ def run(
     try:
         with attach(spark, chosen) as gate:
             output.console.print(f"attached in mode {chosen.mode}; journal: {gate.journal.path}")
-            _start(module, spark, gate, app)
+            _start(module, spark, gate, app, folder)
             _follow(spark, gate, duration)
             summary = {"application": app.stem, "journal": str(gate.journal.path), "steps": gate.runner.steps}
             failed = gate.failure
@@ -79,6 +79,7 @@ def load_app(path: Path) -> ModuleType:
     sys.path.insert(0, str(path.parent.resolve()))
     # The workers import what the application imports.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(path.parent.resolve()), os.environ.get("PYTHONPATH")]))
+    sys.modules[spec.name] = module  # dataclasses and pickling look it up there
     try:
         spec.loader.exec_module(module)
     except Exception as error:
@@ -105,12 +106,12 @@ def _session(
     return start_session(builder)
 
 
-def _start(module: ModuleType, spark: SparkSession, gate: Gate, app: Path) -> None:
+def _start(module: ModuleType, spark: SparkSession, gate: Gate, app: Path, folder: Path) -> None:
     try:
         if hasattr(module, "main"):
             module.main(spark, gate)
         else:
-            gate.start(app.stem, module.build)
+            gate.start(app.stem, module.build, checkpoint=folder / "checkpoint")
     except InvalidInput:
         raise
     except Exception as error:
@@ -121,12 +122,13 @@ def _follow(spark: SparkSession, gate: Gate, duration: float | None) -> None:
     """Until all queries have ended, one has failed, the time is up, or the user stops it."""
     end_s = None if duration is None else time.monotonic() + duration
     told = -1
+    seen: dict[str, Any] = {}
     while end_s is None or time.monotonic() < end_s:
-        queries: list[Any] = [query.query for query in gate.queries()] or list(spark.streams.active)
-        for query in queries:
+        seen |= {query.runId: query for query in [*(query.query for query in gate.queries()), *spark.streams.active]}
+        for query in seen.values():
             if query.exception() is not None:
                 raise EnvironmentUnfit(f"query {query.name} failed: {str(query.exception()).splitlines()[0]}")
-        if not any(query.isActive for query in queries):
+        if not any(query.isActive for query in seen.values()):
             return
         last = gate.runner.last
         if last is not None and last.decision is not None and last.decision.actions and gate.runner.steps != told:

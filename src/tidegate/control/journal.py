@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 from tidegate.control.entry import Entry, Note
@@ -106,7 +107,7 @@ class SqliteJournal:
 def read_entries(path: str | Path, observations: bool = True) -> Iterator[Entry]:
     """The steps of a journal file, oldest first; without observations it is much quicker."""
     column = "observation" if observations else "NULL"
-    with _reading(path) as database:
+    with closing(_reading(path)) as database:
         for time_s, observation, decision, receipt in database.execute(
             f"SELECT time_s, {column}, decision, receipt FROM steps ORDER BY id"
         ):
@@ -120,7 +121,7 @@ def read_entries(path: str | Path, observations: bool = True) -> Iterator[Entry]
 
 def read_notes(path: str | Path) -> list[Note]:
     """What happened to the control itself, oldest first."""
-    with _reading(path) as database:
+    with closing(_reading(path)) as database:
         return [Note(*row) for row in database.execute("SELECT time_s, event, text FROM notes ORDER BY id")]
 
 

@@ -24,7 +24,7 @@ def policy_from(settings: Policy | Mapping[str, Any]) -> Policy:
     """A policy from a mapping with the same keys as the file, or the policy itself."""
     if isinstance(settings, Policy):
         return settings
-    return parse_model(yaml.safe_dump(dict(settings)), Policy, "policy")
+    return _validated(dict(settings), Policy, "policy", None)
 
 
 def load_model(path: str | Path, model: type[M]) -> M:
@@ -54,6 +54,10 @@ def parse_model(text: str, model: type[M], source: str) -> M:
         data = {}
     if not isinstance(data, dict):
         raise PolicyInvalid(source, ("line 1: must be a mapping of settings",))
+    return _validated(data, model, source, node)
+
+
+def _validated(data: dict[str, Any], model: type[M], source: str, node: yaml.Node | None) -> M:
     try:
         return model.model_validate(data)
     except ValidationError as error:
@@ -84,7 +88,7 @@ def _problem(found: Any, node: yaml.Node | None, model: type[BaseModel]) -> str:
         message = f"unknown setting; allowed here: {', '.join(_allowed(model, path[:-1]))}"
     elif found.get("input") is not None and not isinstance(found["input"], dict | list):
         message = f"{message}, not {found['input']!r}"
-    return f"line {line_of(node, path)}: {name}: {message}"
+    return f"{name}: {message}" if node is None else f"line {line_of(node, path)}: {name}: {message}"
 
 
 def _allowed(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:

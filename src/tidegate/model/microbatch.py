@@ -63,10 +63,13 @@ def slots_in_waves(needed: float, tasks: int) -> int:
     return ceil(tasks / floor(tasks / needed)) if needed > 0 else 0
 
 
-def rows_in(batch_s: float, slots: int, cost: Cost) -> int:
-    """Rows that `slots` finish in a batch of `batch_s`, at least one.
+def rows_in(batch_s: float, slots: int, cost: Cost) -> int | None:
+    """Rows that `slots` finish in a batch of `batch_s`; None where its fixed cost leaves no time for any.
 
     >>> rows_in(2.5, slots=4, cost=Cost(batch_s=0, row_s=0.005, overhead_s=0.5))
     1600
+    >>> rows_in(0.4, slots=4, cost=Cost(batch_s=0, row_s=0.005, overhead_s=0.5)) is None
+    True
     """
-    return max(1, int(((batch_s - cost.overhead_s) * slots - cost.batch_s) / cost.row_s)) if cost.row_s > 0 else 1
+    slot_s = (batch_s - cost.overhead_s) * slots - cost.batch_s
+    return int(slot_s / cost.row_s) if slot_s > 0 and cost.row_s > 0 else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import pairwise
+from math import inf
 
 from tidegate.domain import ApplicationSample, BatchSample, ExecutorPool
 from tidegate.domain.cost import Cost
@@ -17,7 +18,9 @@ from tidegate.monitor.trend import Trend, fit_trend
 
 _SERVICE_WINDOWS = 5  # a row's cost changes more slowly than the load: look further back
 _MOST_POINTS = 512
+_LEAST_POINTS = 8
 _FIRST_BATCHES = 5
+_FIRST_BUSY_S = 10.0
 _TREND_LEAP = 1.15  # a trend is followed at most this far beyond what has been seen
 
 
@@ -82,8 +85,11 @@ def learn(
     elif not sample.batches and memory.points and (sample.last_progress_s or 0.0) > memory.points[-1].committed_s:
         _learn_arrival(memory, sample.last_progress_s or 0.0, memory.points[-1].arrived_rows)  # an idle report
     horizon_s = now_s - _SERVICE_WINDOWS * rule.window_s
-    memory.points = [point for point in memory.points if point.committed_s >= horizon_s][-_MOST_POINTS:]
-    memory.arrivals = [seen for seen in memory.arrivals if seen[0] >= horizon_s][-_MOST_POINTS:]
+    # Slow batches leave few in any window: some are kept whatever their age.
+    fresh = sum(point.committed_s >= horizon_s for point in memory.points)
+    memory.points = memory.points[-min(max(fresh, _LEAST_POINTS), _MOST_POINTS) :]
+    fresh = sum(seen[0] >= horizon_s for seen in memory.arrivals)
+    memory.arrivals = memory.arrivals[-min(max(fresh, _LEAST_POINTS), _MOST_POINTS) :]
     _learn_cost(memory)
 
 
@@ -116,7 +122,8 @@ def _learn_arrival(memory: WorkloadMemory, time_s: float, arrived_rows: int) -> 
 def _learn_cost(memory: WorkloadMemory) -> None:
     timed = [point for point in memory.points if point.busy_s is not None and point.rows > 0]
     # The first batches of a job are small and slow: a cost from a few of them would call for a pool it does not need.
-    if len(timed) >= _FIRST_BATCHES or (timed and memory.cost is not None):
+    evidence = len(timed) >= _FIRST_BATCHES or sum(point.busy_s or 0.0 for point in timed) >= _FIRST_BUSY_S
+    if timed and (evidence or memory.cost is not None):
         memory.cost = fit_cost(
             [float(point.rows) for point in timed],
             [point.busy_s or 0.0 for point in timed],
@@ -129,8 +136,11 @@ def evaluate(memory: WorkloadMemory, sample: ApplicationSample, now_s: float, ru
     """The workload as known now, or None while too little has been seen of it."""
     if memory.cost is None:
         return None
-    if not memory.points:  # it has run before, and has had nothing to do for a while
-        return Workload(0.0, 0.0, memory.cost, memory.parallelism, 0.0, 0.0, None)
+    silent_s = now_s - memory.points[-1].committed_s if memory.points else inf
+    if silent_s > _SERVICE_WINDOWS * rule.window_s and not sample.in_batch and sample.arrival is None:
+        return Workload(0.0, 0.0, memory.cost, memory.parallelism, 0.0, 0.0, None)  # nothing to do for a while
+    if not memory.points:
+        return None
     if len(memory.arrivals) < 2:
         return None
     recent = _since(memory.arrivals, now_s - rule.window_s)

@@ -44,7 +44,7 @@ class CapacityPlanner:
         needs = {known.sample.name: self._slots(known, situation, rule.utilisation) for known in planned}
         pool_proposals, reasons = self._size(situation, planned, needs, blind=bool(blind))
         proposals = pool_proposals + tuple(
-            proposal for known in planned if (proposal := _admission(known, situation)) is not None
+            proposal for known in planned if (proposal := _admission(known, situation, needs)) is not None
         )
         return Plan(proposals, reasons + tuple(known.distrust for known in blind if known.distrust), needs)
 
@@ -63,7 +63,7 @@ class CapacityPlanner:
     ) -> tuple[tuple[Proposal, ...], tuple[Reason, ...]]:
         pool, policy = situation.pool, situation.policy
         rule, bounds = policy.capacity, policy.executors
-        wanted = _executors(sum(needs.values()), pool.slots_per_executor, bounds.max)
+        wanted = max(bounds.min, _executors(sum(needs.values()), pool.slots_per_executor, bounds.max))
         # Shrinking has to clear a margin, so that a load at the edge of a size does not swing between two.
         easy = _executors(
             sum(self._slots(known, situation, rule.utilisation * (1 - rule.shrink_margin)) for known in planned),
@@ -134,7 +134,7 @@ def _account(planned: list[Known], needs: dict[str, float], slots_per_executor: 
     return "; ".join(parts) + f" of {slots_per_executor} per executor"
 
 
-def _admission(known: Known, situation: Situation) -> Proposal | None:
+def _admission(known: Known, situation: Situation, needs: dict[str, float]) -> Proposal | None:
     """Bound the batches of a gated source, so that one long batch does not hide a growing backlog."""
     workload, sample = known.workload, known.sample
     if not sample.gated or workload is None or not situation.pool.slots:
@@ -143,7 +143,12 @@ def _admission(known: Known, situation: Situation) -> Proposal | None:
     batch_s = max(sample.interval_s, rule.batch_share * objective.latency_s)
     slots = _warm_slots(situation)
     slots = min(slots, workload.parallelism or slots)
-    limit = rows_in(batch_s, slots, workload.cost)
+    share = needs[sample.name] / max(sum(needs.values()), needs[sample.name], 1e-9)
+    limit = rows_in(batch_s, max(1, round(slots * share)), workload.cost)
+    if limit is None:
+        return None
+    # The bound is there to keep batches short, never to turn rows away that the pool could take.
+    limit = max(limit, ceil(workload.expected_rows_per_s * max(sample.interval_s, workload.cost.overhead_s)), 1)
     now = sample.admission_rows
     if now is not None and abs(limit - now) <= _ADMISSION_BAND * now:
         return None

@@ -52,6 +52,9 @@ class ApplicationBook:
         """Is no query in the middle of a batch?"""
         return all(query.between_batches for query in self._feed.active())
 
+    def active_queries(self) -> int:
+        return len(self._feed.active())
+
     def stateful_operators(self, application: str) -> frozenset[str]:
         return next((run.stateful for run in self._runs.values() if run.name == application), frozenset())
 
@@ -61,6 +64,8 @@ class ApplicationBook:
         for query in active:
             self._runs.setdefault(query.run_id, _new_run(query))
         self._take_in()
+        for run_id in self._runs.keys() - {query.run_id for query in active}:
+            self._runs[run_id].running = False  # its end may have been told before anybody listened
         self._stages.read()
         samples = tuple(self._sample(run_id, run) for run_id, run in self._runs.items())
         self._runs = {run_id: run for run_id, run in self._runs.items() if run.running or run.waiting}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import logging
 import re
+import shutil
 import tempfile
 import threading
 import time
@@ -15,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+from zlib import crc32
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
@@ -73,8 +75,9 @@ class Gate:
         self.failure: BaseException | None = None
         """What ended the control, where something did."""
         self.journal = SqliteJournal(policy.store or f"tidegate-{_file_name(spark.sparkContext.appName or 'job')}.db")
-        # The folder goes with the process: gates are turned anew by every controller.
-        self._folder = tempfile.TemporaryDirectory(prefix="tidegate-")
+        # It goes with the process, not with this object: queries outlive their control.
+        self._folder = Path(tempfile.mkdtemp(prefix="tidegate-"))
+        atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
         _register_source(spark)
         pool = ExecutorPoolKeeper(spark.sparkContext, policy, may_act=policy.mode is Mode.APPLY)
         self.cluster = SparkCluster(spark, pool)
@@ -94,11 +97,12 @@ class Gate:
     def start(self, name: str, build: Build, checkpoint: str | Path | None = None) -> RestartableQuery:
         """Start a query that Tidegate may restart with other settings.
 
-        `build(spark, settings)` returns a `DataStreamWriter` with its checkpoint location set, not started.
+        `build(spark, settings)` returns a `DataStreamWriter` with its checkpoint location set, not started. Without a
+        `checkpoint` here or one of its own in the build, the query's checkpoint goes with the process.
         """
         if name in self.cluster.restartable and self.cluster.restartable[name].query.isActive:
             raise InvalidInput(f"a query named {name!r} runs already")
-        folder = Path(self._folder.name) / _file_name(name)
+        folder = self._folder / f"{_file_name(name)}-{crc32(name.encode()):08x}"  # names may differ in what is dropped
         settings = Settings(name, gate=str(folder / "gate.json"), checkpoint=str(checkpoint or folder / "checkpoint"))
         query = RestartableQuery(self._spark, build, settings)
         self.cluster.restartable[name] = query
@@ -115,7 +119,10 @@ class Gate:
             time.sleep(0.02)
 
     def stop(self) -> None:
-        """End the control; queries and executors stay as they are."""
+        """End the control; queries and executors stay as they are.
+
+        So do `spark.locality.wait` (0) and dynamic allocation (off, where it was taken over).
+        """
         self._clock.stop()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(_END_WAIT_S)

@@ -54,13 +54,17 @@ class SparkCluster:
         return self._book.between_batches()
 
     def hold_batches(self) -> None:
-        """Ask for a gap: queries with a gate begin no further batch until `resume_batches`."""
-        for query in self.restartable.values():
-            if query.query.isActive:
+        """Ask for a gap: no further batch begins until `resume_batches`.
+
+        Only where every query has a gate: the others would leave no gap, and the gated ones would wait for nothing.
+        """
+        gated = [query for query in list(self.restartable.values()) if query.query.isActive and query.gated]
+        if len(gated) == self._book.active_queries():
+            for query in gated:
                 query.close_gate()
 
     def resume_batches(self) -> None:
-        for query in self.restartable.values():
+        for query in list(self.restartable.values()):
             query.open_gate()
 
     def close(self) -> None:
@@ -85,8 +89,9 @@ class SparkCluster:
         if isinstance(action, SetAdmission):
             return self._admit(query, action)
         if isinstance(action, SetBatchInterval):
-            if query.admission is not None:
-                query.admit(replace(query.admission, interval_s=action.interval_s))
+            admission = query.admission
+            if admission is not None:
+                query.admit(replace(admission, interval_s=action.interval_s))
                 return ActionReceipt(action, Outcome.DONE, "through the gate, without a restart")
             return self._restart(query, action)
         return self._restart(query, action)

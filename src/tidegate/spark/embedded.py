@@ -26,7 +26,10 @@ def embedded_session(
     memory_mb: int = 1024,
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """Start a cluster that can grow to `most_executors`, and begin with `executors` of them."""
+    """Start a cluster that can grow to `most_executors`, with a target of `executors`.
+
+    Standalone starts all it can at first; a pool keeper, or `settle_executors`, brings them down to the target.
+    """
     require_java()
     # Without this the workers pick the system's Python and fail much later.
     os.environ["PYSPARK_PYTHON"] = sys.executable

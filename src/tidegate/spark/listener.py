@@ -113,7 +113,7 @@ class _Listener:
 
     def onQueryTerminated(self, event: Any) -> None:
         error = event.exception()
-        text = str(error.get()).strip().splitlines()[0] if error.isDefined() else None
+        text = (str(error.get()).strip().splitlines() or ["unknown"])[0] if error.isDefined() else None
         self._feed._end(Terminated(str(event.runId()), text))
 
     class Java:

@@ -22,7 +22,7 @@ from tidegate.spark.statusstore import StatusStore
 
 _GAP_WAIT_S = 0.6
 _POLL_S = 0.01
-_PATIENCE_S = 20.0
+_PATIENCE_S = 10.0
 
 
 class Batches(Protocol):
@@ -36,13 +36,15 @@ class Batches(Protocol):
 
 
 class ExecutorPoolKeeper:
-    """Three numbers apart: what is planned (`target`), what was requested, what is registered."""
+    """Drives the pool to its target: what the cluster manager has been asked for, apart from what is registered."""
 
     def __init__(self, sc: SparkContext, policy: Policy, may_act: bool) -> None:
         self._sc = sc
         self.store = StatusStore(sc)
         self._target: int | None = None
         self._surplus_since_s: float | None = None
+        self._leaving: set[str] = set()
+        """Killed, and still listed for a moment."""
         self.scalable = not sc._jsc.sc().isLocal()
         if may_act and executors.dynamic_allocation(sc):
             if policy.dynamic_allocation == "refuse":
@@ -64,10 +66,9 @@ class ExecutorPoolKeeper:
         """Take a new target and do what can be done about it now."""
         if not self.scalable:
             return ActionReceipt(action, Outcome.REFUSED, "a local master has one executor, in the driver")
-        self._target = action.target
-        self._surplus_since_s = None
         if not executors.request_executors(self._sc, action.target):
             return ActionReceipt(action, Outcome.FAILED, "the cluster manager did not take the request")
+        self._target = action.target
         self.converge(batches)
         reached = len(executors.executor_samples(self.store)) == action.target
         return ActionReceipt(action, Outcome.DONE if reached else Outcome.UNDER_WAY)
@@ -77,11 +78,12 @@ class ExecutorPoolKeeper:
         if self._target is None:
             return
         registered = executors.executor_samples(self.store)
-        surplus = len(registered) - self._target
+        self._leaving &= {executor.id for executor in registered}
+        staying = tuple(executor for executor in registered if executor.id not in self._leaving)
+        surplus = len(staying) - self._target
         if surplus <= 0:
-            if self._surplus_since_s is not None:
-                self._surplus_since_s = None
-                batches.resume_batches()
+            self._surplus_since_s = None
+            batches.resume_batches()
             return
         now_s = time.monotonic()
         self._surplus_since_s = self._surplus_since_s or now_s
@@ -89,9 +91,13 @@ class ExecutorPoolKeeper:
         patient = now_s - self._surplus_since_s < _PATIENCE_S
         if patient and not _gap(batches):
             return  # a batch is under way; the next round looks again
-        leaving = retirees(registered, surplus)
-        executors.retire_executors(self._sc, [executor.id for executor in leaving], self._target)
-        batches.resume_batches()
+        try:
+            ids = [executor.id for executor in retirees(staying, surplus)]
+            executors.retire_executors(self._sc, ids, self._target)
+            self._leaving |= set(ids)
+        finally:
+            self._surplus_since_s = None
+            batches.resume_batches()
 
 
 def retirees(registered: tuple[ExecutorSample, ...], surplus: int) -> list[ExecutorSample]:

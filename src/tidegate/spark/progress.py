@@ -7,7 +7,7 @@ numbers, objects or JSON inside a string, `numOutputRows` of −1, and idle repo
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -42,7 +42,7 @@ class Progress:
     latency_sketch: str | None
     operators: tuple[OperatorCount, ...]
     state_rows: int | None
-    source_rows: tuple[int | None, ...] = field(default=())
+    source_rows: tuple[int | None, ...]
     """Rows by source, from the offsets; None where the offsets do not count rows."""
 
 
@@ -90,8 +90,8 @@ def rows_between(before: Any, after: Any) -> int | None:
     if isinstance(after.get("row"), int) and "start_ms" in after:
         first = before.get("row", 0) if isinstance(before, dict) else 0
         return max(0, int(after["row"]) - int(first))
-    if all(isinstance(partitions, dict) for partitions in after.values()):
-        return _kafka_rows(before if isinstance(before, dict) else {}, after)
+    if isinstance(before, dict) and all(isinstance(partitions, dict) for partitions in after.values()):
+        return _kafka_rows(before, after)
     return None
 
 

@@ -13,7 +13,7 @@ from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from tidegate.domain import InvalidInput
-from tidegate.spark.admission import Admission, InForce, read_admission, read_answer, write_admission
+from tidegate.spark.admission import Admission, InForce, read_answer, write_admission
 from tidegate.spark.settings import Settings
 
 logger = logging.getLogger("tidegate")
@@ -22,8 +22,7 @@ Build = Callable[[SparkSession, Settings], DataStreamWriter]
 
 _BOUNDARY_WAIT_S = 60.0
 _POLL_S = 0.005
-_CLOSED = Admission(rows_per_trigger=1, interval_s=1e9)
-_NOT_ASKED = Admission()
+_CLOSED = Admission(rows_per_trigger=1, interval_s=1e12)  # longer than the time since the epoch
 
 
 class RestartableQuery:
@@ -33,7 +32,11 @@ class RestartableQuery:
         self._spark = spark
         self._build = build
         self._lock = threading.Lock()
-        self._asked_before: Admission | None = None
+        self._gate_lock = threading.Lock()  # the control holds batches while the user's thread may stop the query
+        self._gate = Path(settings.gate)
+        self._gate.unlink(missing_ok=True)  # an earlier query of this name may have left it closed
+        self._asked: Admission | None = None
+        self._closed = False
         self.settings = settings
         self.query = self._start(settings)
 
@@ -42,38 +45,47 @@ class RestartableQuery:
         return self.settings.name
 
     @property
-    def admission(self) -> Admission | None:
-        """What the source's gate is set to; None where the source has no gate (a gate answers once it is used)."""
-        answer = self.gate_answer
-        return None if answer is None else read_admission(Path(self.settings.gate)) or answer.admission
+    def gate_answer(self) -> InForce | None:
+        """What the source said when it was last asked for rows; None where it has no gate, or was never asked."""
+        return read_answer(self._gate)
 
     @property
-    def gate_answer(self) -> InForce | None:
-        """What the source said when it was last asked for rows."""
-        return read_answer(Path(self.settings.gate))
+    def gated(self) -> bool:
+        return self.gate_answer is not None
+
+    @property
+    def admission(self) -> Admission | None:
+        """What the source's gate is set to, also while it is closed for a moment; None where there is no gate."""
+        answer = self.gate_answer
+        if answer is None:
+            return None
+        with self._gate_lock:
+            return self._asked or answer.admission
 
     def admit(self, admission: Admission) -> None:
-        """Turn the source's gate, without a restart."""
-        write_admission(Path(self.settings.gate), admission)
+        """Turn the source's gate, without a restart; a closed gate takes it up when it opens."""
+        with self._gate_lock:
+            self._asked = admission
+            if not self._closed:
+                write_admission(self._gate, admission)
 
-    def close_gate(self) -> bool:
-        """Let no further batch begin; False where the source has no gate. Closing twice is closing once."""
-        if self.gate_answer is None:
-            return False
-        if self._asked_before is None:
-            self._asked_before = read_admission(Path(self.settings.gate)) or _NOT_ASKED
-            self.admit(_CLOSED)
-        return True
+    def close_gate(self) -> None:
+        """Let no further batch begin, where the source has a gate. Closing twice is closing once."""
+        with self._gate_lock:
+            if not self._closed and self.gated:
+                write_admission(self._gate, _CLOSED)
+                self._closed = True
 
     def open_gate(self) -> None:
-        """Give the gate back what was asked of it before it was closed, or no word at all."""
-        if self._asked_before is None:
-            return
-        if self._asked_before is _NOT_ASKED:
-            Path(self.settings.gate).unlink(missing_ok=True)
-        else:
-            self.admit(self._asked_before)
-        self._asked_before = None
+        """Give the gate back what is asked of it, or no word at all."""
+        with self._gate_lock:
+            if not self._closed:
+                return
+            if self._asked is None:
+                self._gate.unlink(missing_ok=True)
+            else:
+                write_admission(self._gate, self._asked)
+            self._closed = False
 
     def restart(self, settings: Settings) -> float:
         """Stop at a batch boundary and start with other settings; back to the old ones where that fails.
@@ -95,13 +107,15 @@ class RestartableQuery:
     def stop_at_boundary(self) -> None:
         """Stop between two batches: close the gate where there is one, and wait until no trigger is active."""
         self.close_gate()
-        deadline_s = time.monotonic() + _BOUNDARY_WAIT_S
-        while self.query.isActive and time.monotonic() < deadline_s:
-            if not self.query.status["isTriggerActive"]:
-                break
-            time.sleep(_POLL_S)
-        self.query.stop()
-        self.open_gate()  # the next run must not find it closed
+        try:
+            deadline_s = time.monotonic() + _BOUNDARY_WAIT_S
+            while self.query.isActive and time.monotonic() < deadline_s:
+                if not self.query.status["isTriggerActive"]:
+                    break
+                time.sleep(_POLL_S)
+            self.query.stop()
+        finally:
+            self.open_gate()  # the next run must not find it closed
 
     def _start(self, settings: Settings) -> StreamingQuery:
         # Adaptive execution would merge and rename the stages that operators are known by; the setting is taken

@@ -16,6 +16,7 @@ latency are honest, and every row can be looked for afterwards. Options:
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -26,7 +27,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from tidegate.domain import InvalidInput
 from tidegate.load import Timeline, content_from_spec, profile_from_spec
@@ -73,10 +74,11 @@ class LoadReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._content = options.get("content", "sentences")
         self._partitions = _whole(options, "partitions", least=1) or 2
         self._limit = _whole(options, "rows_per_trigger", least=1)
-        self._last_row = _whole(options, "rows", least=0)
+        self._most_rows = _whole(options, "rows", least=0)
         self._gate = Path(options["gate"]) if options.get("gate") else None
         self._start_ms = _whole(options, "start_ms", least=0)
         self._released_s = 0.0
+        self._ends = False
         self._target: int | None = None
         self._origin_ms = 0
         timeline_of(self._load)
@@ -89,7 +91,9 @@ class LoadReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._origin_ms = start["start_ms"]
         available = self._arrived(self._origin_ms)
         admission = self._admission(available)
-        if isinstance(limit, ReadAllAvailable) and self._target is not None:
+        if self._ends and self._target is None:
+            self._target = available
+        if self._target is not None:
             return {"row": max(start["row"], min(available, self._target)), "start_ms": self._origin_ms}
         if time.time() - self._released_s < admission.interval_s:
             return start  # an unchanged offset skips the trigger
@@ -105,7 +109,7 @@ class LoadReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"row": self._arrived(self._origin_ms), "start_ms": self._origin_ms}
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = self._arrived(self._start_ms) if self._start_ms is not None else None
+        self._ends = True  # the target is set by the first look at the offsets, which knows when the load began
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[RowRange]:
         edges = np.linspace(start["row"], end["row"], self._partitions + 1).astype(int)
@@ -126,14 +130,15 @@ class LoadReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _arrived(self, start_ms: int) -> int:
         rows = timeline_of(self._load).rows_by(time.time() - start_ms / 1000)
-        return rows if self._last_row is None else min(rows, self._last_row)
+        return rows if self._most_rows is None else min(rows, self._most_rows)
 
     def _admission(self, arrived_rows: int) -> Admission:
         """What the gate asks, answered with what is now in force."""
         if self._gate is None:
             return Admission(self._limit)
         admission = read_admission(self._gate) or Admission(self._limit)
-        write_answer(self._gate, InForce(admission, time.time(), arrived_rows))
+        with contextlib.suppress(OSError):  # a full disk must not end the query over a courtesy
+            write_answer(self._gate, InForce(admission, time.time(), arrived_rows))
         return admission
 
 

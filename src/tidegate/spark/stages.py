@@ -56,7 +56,7 @@ class StageFollower:
         else:
             return
         # A stage that was dropped from the store before it was seen would block the view of all later ones.
-        ahead = [int(active) for active in self._tracker.getActiveStageIds() if int(active) > self._next]
+        ahead = [int(active) for active in self._tracker.getActiveStageIds() if int(active) >= self._next]
         if ahead:
             self._next = min(ahead)
 

@@ -1,0 +1,83 @@
+"""The pool keeper, against a status store and a context that only remember: gates are never left closed."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidegate.domain import ExecutorSample, Outcome, ScaleExecutors
+from tidegate.spark import executors
+from tidegate.spark.pool import ExecutorPoolKeeper, retirees
+
+
+class Queries:
+    """Queries that are in a batch until told otherwise."""
+
+    def __init__(self) -> None:
+        self.in_batch, self.held = True, False
+
+    def between_batches(self) -> bool:
+        return not self.in_batch
+
+    def hold_batches(self) -> None:
+        self.held = True
+
+    def resume_batches(self) -> None:
+        self.held = False
+
+
+class Manager:
+    """Registered executors, and what is asked of the cluster manager."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+        self.registered = tuple(ExecutorSample(str(number), "h", 2, 0, float(number)) for number in range(count))
+        self.asked: list[int] = []
+        self.killed: list[str] = []
+        self.takes_requests = True
+        monkeypatch.setattr(executors, "executor_samples", lambda store: self.registered)
+        monkeypatch.setattr(executors, "request_executors", self._request)
+        monkeypatch.setattr(executors, "retire_executors", lambda sc, ids, target: self.killed.extend(ids))
+
+    def _request(self, sc: object, target: int) -> bool:
+        self.asked.append(target)
+        return self.takes_requests
+
+
+def keeper() -> ExecutorPoolKeeper:
+    made = object.__new__(ExecutorPoolKeeper)
+    made._sc, made.store, made.scalable = None, None, True  # type: ignore[assignment]
+    made._target, made._surplus_since_s, made._leaving = None, None, set()
+    return made
+
+
+def test_a_shrink_that_is_overtaken_by_growth_leaves_no_gate_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    Manager(monkeypatch, 3)
+    pool, queries = keeper(), Queries()
+    pool.scale(ScaleExecutors(2), queries)
+    assert queries.held, "a gap is asked for while a batch runs"
+    pool.scale(ScaleExecutors(4), queries)
+    assert not queries.held
+
+
+def test_executors_go_in_the_gap_and_are_not_chosen_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    manager = Manager(monkeypatch, 3)
+    pool, queries = keeper(), Queries()
+    pool.scale(ScaleExecutors(2), queries)
+    assert not manager.killed
+    queries.in_batch = False
+    pool.converge(queries)
+    pool.converge(queries)
+    assert manager.killed == ["2"], "the youngest, once, though it is still listed"
+    assert not queries.held
+
+
+def test_a_request_that_is_not_taken_can_be_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    manager = Manager(monkeypatch, 1)
+    manager.takes_requests = False
+    pool, queries = keeper(), Queries()
+    assert pool.scale(ScaleExecutors(2), queries).outcome is Outcome.FAILED
+    assert pool.sample().requested == 1
+
+
+def test_idle_executors_go_before_busy_ones() -> None:
+    busy, idle = ExecutorSample("1", "h", 2, 2, 5.0), ExecutorSample("2", "h", 2, 0, 1.0)
+    assert retirees((busy, idle), 1) == [idle]
