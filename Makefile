@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo demo-quick test check bench format lock clean java python
+.PHONY: help demo demo-quick test check lint unit bench format lock clean java python
 
 help: ## Show what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,10 +23,15 @@ test: java $(READY) ## Every test, Spark included
 	$(BIN)/pytest -m spark --durations=5
 
 check: $(READY) ## Lint, types, layers and the tests that need no Java (under 90 seconds)
+	@$(MAKE) --no-print-directory -j2 -Otarget lint unit
+
+lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+
+unit: $(READY)
 	$(BIN)/pytest -m "not spark"
 
 bench: java $(READY) ## Overhead of monitoring and control beside a running job, as a ratio

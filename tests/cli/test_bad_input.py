@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tidegate.cli.app import main
+
 CASES: list[tuple[str, list[str], str]] = [
     ("policy", ["policy", "bad.yaml"], "executors: min 5 is above max 2"),
     ("policy key", ["policy", "key.yaml"], "line 1: colour: unknown setting; allowed here: applications"),
@@ -50,15 +52,32 @@ FILES = {
 
 
 @pytest.mark.parametrize(("arguments", "message"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
-def test_bad_input_gets_one_line_and_exit_code_2(tmp_path: Path, arguments: list[str], message: str) -> None:
+def test_bad_input_gets_one_line_and_exit_code_2(
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
-    done = subprocess.run(
-        [sys.executable, "-m", "tidegate.cli", *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2, done.stderr
-    assert done.stdout == ""
-    lines = done.stderr.strip().splitlines()
-    assert len(lines) == 1, done.stderr
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["tidegate", *arguments])
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setenv("PYTHONPATH", "")
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    printed = capfd.readouterr()
+    assert printed.out == ""
+    lines = printed.err.strip().splitlines()
+    assert len(lines) == 1, printed.err
     assert lines[0].startswith("tidegate: ")
     assert message in lines[0]
+
+
+def test_the_installed_command_ends_with_the_same_code(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tidegate.cli", "explain", "none.db"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("tidegate: journal none.db: no such file")
