@@ -119,7 +119,7 @@ def test_foreach_batch_counts_rows_by_offsets(spark: SparkSession, gate: Gate, t
     try:
         wait_for(lambda: sum(batch.rows for batch in batches(gate, "twice")) >= 150, "150 rows")
         assert sum(batch.rows for batch in batches(gate, "twice")) == 150
-        assert max(batch.rows for batch in batches(gate, "twice")) == 50
+        assert max(batch.rows for batch in batches(gate, "twice")) <= 50
     finally:
         query.stop()
 

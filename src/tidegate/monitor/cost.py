@@ -10,6 +10,7 @@ from tidegate.domain.cost import Cost
 
 _SPREAD = 0.15  # of the mean batch size: below it a slope would be noise
 _LEAST_BATCHES = 6
+_MOST_FIXED = 0.5
 
 
 def fit_cost(rows: list[float], busy_s: list[float], overhead_s: list[float], before: Cost | None) -> Cost:
@@ -27,6 +28,7 @@ def fit_cost(rows: list[float], busy_s: list[float], overhead_s: list[float], be
     if count >= _LEAST_BATCHES and variance > (_SPREAD * mean_rows) ** 2:
         covariance = sum((size - mean_rows) * busy for size, busy in zip(rows, busy_s, strict=True)) / count
         fixed_s = mean_busy - covariance / variance * mean_rows
-    # Neither part can be negative, and no batch costs less than the fixed part.
-    fixed_s = round(min(max(fixed_s, 0.0), min(busy_s)), 9)
+    # Neither part can be negative, and no batch costs less than the fixed part. Small batches that hardly differ let
+    # noise pass for a fixed cost; a row must not come out too cheap for that, so no more than half of a batch is fixed.
+    fixed_s = round(min(max(fixed_s, 0.0), min(busy_s), _MOST_FIXED * mean_busy), 9)
     return Cost(fixed_s, round((mean_busy - fixed_s) / mean_rows, 9), sum(overhead_s) / count)
