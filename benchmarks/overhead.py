@@ -52,6 +52,8 @@ def main() -> None:
             time.sleep(1)
         shares: dict[str, list[float]] = {"without": [], "with": []}
         policy = {"mode": options.mode, "interval_s": 1.0, "store": f"{folder}/journal.db", "executors": {"max": 1}}
+        with attach(spark, policy):  # the first seconds of its life are the compiler's
+            time.sleep(options.seconds)
         for turn in range(options.turns):
             for name in ("without", "with") if turn % 2 == 0 else ("with", "without"):
                 gate = attach(spark, policy) if name == "with" else None

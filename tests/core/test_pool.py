@@ -34,6 +34,7 @@ class Manager:
         self.killed: list[str] = []
         self.takes_requests = True
         monkeypatch.setattr(executors, "executor_samples", lambda store: self.registered)
+        monkeypatch.setattr(executors, "executor_ids", lambda sc: frozenset(one.id for one in self.registered))
         monkeypatch.setattr(executors, "request_executors", self._request)
         monkeypatch.setattr(executors, "retire_executors", lambda sc, ids, target: self.killed.extend(ids))
 
@@ -46,6 +47,7 @@ def keeper() -> ExecutorPoolKeeper:
     made = object.__new__(ExecutorPoolKeeper)
     made._sc, made.store, made.scalable = None, None, True  # type: ignore[assignment]
     made._target, made._surplus_since_s, made._leaving = None, None, set()
+    made._seen, made._seen_ids, made._seen_s = (), frozenset(), 0.0
     return made
 
 

@@ -66,7 +66,8 @@ class ApplicationBook:
         self._take_in()
         for run_id in self._runs.keys() - {query.run_id for query in active}:
             self._runs[run_id].running = False  # its end may have been told before anybody listened
-        self._stages.read()
+        if any(run.waiting for run in self._runs.values()):  # stages are of interest once their batch has reported
+            self._stages.read()
         samples = tuple(self._sample(run_id, run) for run_id, run in self._runs.items())
         self._runs = {run_id: run for run_id, run in self._runs.items() if run.running or run.waiting}
         return samples

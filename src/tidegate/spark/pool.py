@@ -23,6 +23,7 @@ from tidegate.spark.statusstore import StatusStore
 _GAP_WAIT_S = 0.6
 _POLL_S = 0.01
 _PATIENCE_S = 10.0
+_DETAILS_S = 5.0
 
 
 class Batches(Protocol):
@@ -43,6 +44,9 @@ class ExecutorPoolKeeper:
         self.store = StatusStore(sc)
         self._target: int | None = None
         self._surplus_since_s: float | None = None
+        self._seen: tuple[ExecutorSample, ...] = ()
+        self._seen_ids: frozenset[str] = frozenset()
+        self._seen_s = 0.0
         self._leaving: set[str] = set()
         """Killed, and still listed for a moment."""
         self.scalable = not sc._jsc.sc().isLocal()
@@ -57,10 +61,21 @@ class ExecutorPoolKeeper:
             executors.let_tasks_move(sc)
 
     def sample(self) -> ExecutorPool:
-        registered = executors.executor_samples(self.store)
+        registered = self._registered()
         slots = max((executor.slots for executor in registered), default=1)
         requested = self._target if self._target is not None else len(registered)
         return ExecutorPool(registered, requested, slots, self.scalable)
+
+    def _registered(self) -> tuple[ExecutorSample, ...]:
+        """Who is there; details are read again when somebody has come or gone, and otherwise every few seconds."""
+        ids = executors.executor_ids(self._sc)
+        now_s = time.monotonic()
+        if ids != self._seen_ids or now_s - self._seen_s > _DETAILS_S:
+            self._seen = executors.executor_samples(self.store)
+            self._seen_s = now_s
+            # The store may lag behind the scheduler: look again next time until both agree.
+            self._seen_ids = ids if len(self._seen) == len(ids) else frozenset()
+        return self._seen
 
     def scale(self, action: ScaleExecutors, batches: Batches) -> ActionReceipt:
         """Take a new target and do what can be done about it now."""

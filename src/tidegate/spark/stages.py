@@ -69,7 +69,9 @@ class StageFollower:
         return sorted(self._batches.pop(key, []), key=lambda stage: stage.stage_id)
 
     def _look(self, stage_id: int) -> bool:
-        found = self._store.stage(stage_id)
+        # The tracker answers "none" where the store throws: an exception across the bridge is the dearest way to ask.
+        known = self._tracker.getStageInfo(stage_id).isDefined()
+        found = self._store.stage(stage_id) if known else None
         if found is None:
             self._open.pop(stage_id, None)
             return False
