@@ -7,6 +7,7 @@ that the JVM makes of them: PySpark's own listener would cross the bridge some h
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
 _MOST_EVENTS = 10_000
+_LOOK_AGAIN_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,9 @@ class ProgressFeed:
         self._ended: deque[Terminated] = deque(maxlen=_MOST_EVENTS)
         self._idle: set[str] = set()
         self._sessions: dict[str, Any] = {}
+        self._active: list[ActiveQuery] = []
+        self._changed = True
+        self._looked_s = 0.0
         self._lock = threading.Lock()
         gateway = spark.sparkContext._gateway
         ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
@@ -56,11 +61,18 @@ class ProgressFeed:
         self._listen(spark._jsparkSession)
 
     def active(self) -> list[ActiveQuery]:
-        """Every running query of the context, whichever session started it; new sessions are listened to."""
+        """Every running query of the context, whichever session started it; new sessions are listened to.
+
+        Asked again when a query has started or ended, and every few seconds for those that nobody listens to yet.
+        """
+        if not self._changed and time.monotonic() - self._looked_s < _LOOK_AGAIN_S:
+            return self._active
+        self._changed, self._looked_s = False, time.monotonic()
         queries = []
         for found in list(self._shared.activeStreamingQueries().values()):
             self._listen(found.sparkSession())
             queries.append(ActiveQuery(str(found.id()), str(found.runId()), found.name(), found))
+        self._active = queries
         return queries
 
     def drain(self) -> tuple[list[str], list[Terminated], set[str]]:
@@ -90,6 +102,7 @@ class ProgressFeed:
     def _end(self, ended: Terminated) -> None:
         with self._lock:
             self._ended.append(ended)
+        self._changed = True
 
     def _is_idle(self, run_id: str) -> None:
         with self._lock:
@@ -103,7 +116,7 @@ class _Listener:
         self._feed = feed
 
     def onQueryStarted(self, event: Any) -> None:
-        pass
+        self._feed._changed = True
 
     def onQueryProgress(self, event: Any) -> None:
         self._feed._report(event.progress().json())
