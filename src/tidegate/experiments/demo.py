@@ -35,7 +35,7 @@ APPLICATION = "wordcount"
 SLOTS = 2
 MOST_EXECUTORS = 3
 STATIC_SIZES: dict[str, int | None] = {"static-min": 1, "static-peak": 3, "tidegate": None}
-"""The sizes were found with `tidegate demo --find-static`, which runs every one; docs/demo.md has the figures."""
+"""Found by running every size, as `tidegate demo --find-static` does; docs/demo.md has the figures."""
 ROWS_PER_EXECUTOR = 3000
 """The bound on a batch that every run starts with, per executor: about four seconds of work."""
 _WARM_LIMIT_S = 120.0
