@@ -64,7 +64,7 @@ def simulated() -> Iterator[World]:
 def live(request: pytest.FixtureRequest) -> Iterator[World]:
     from tidegate.domain.policy import Policy
     from tidegate.spark.cluster import SparkCluster
-    from tidegate.spark.pool import ExecutorPoolKeeper, settle_executors
+    from tidegate.spark.pool import settle_executors
     from tidegate.spark.queries import RestartableQuery
     from tidegate.spark.settings import Settings
     from tidegate.spark.source import TidegateSource
@@ -72,9 +72,9 @@ def live(request: pytest.FixtureRequest) -> Iterator[World]:
 
     spark = request.getfixturevalue("spark")
     folder = request.getfixturevalue("tmp_path")
-    settle_executors(spark.sparkContext, 1)
+    settle_executors(spark, 1)
     spark.dataSource.register(TidegateSource)
-    cluster = SparkCluster(spark, ExecutorPoolKeeper(spark.sparkContext, Policy(), may_act=True))
+    cluster = SparkCluster(spark, Policy())
     job = WordCount(Constant(rate=RATE), lookup_s=0.002, lookup_tasks=4, count_tasks=2, rows_per_trigger=5000)
     settings = Settings("app", gate=str(folder / "gate.json"), checkpoint=str(folder / "checkpoint"))
     query = RestartableQuery(spark, job.build, settings)
@@ -82,7 +82,7 @@ def live(request: pytest.FixtureRequest) -> Iterator[World]:
     yield World(cluster, time.sleep, patience_s=120)
     query.query.stop()
     cluster.close()
-    settle_executors(spark.sparkContext, 1)
+    settle_executors(spark, 1)
 
 
 @pytest.fixture(params=["sim", pytest.param("spark", marks=pytest.mark.spark)])

@@ -1,4 +1,4 @@
-"""The pool keeper, against a status store and a context that only remember: gates are never left closed."""
+"""The pool keeper, against a watcher and a context that only remember: gates are never left closed."""
 
 from __future__ import annotations
 
@@ -33,27 +33,27 @@ class Manager:
         self.asked: list[int] = []
         self.killed: list[str] = []
         self.takes_requests = True
-        monkeypatch.setattr(executors, "executor_samples", lambda store: self.registered)
-        monkeypatch.setattr(executors, "executor_ids", lambda sc: frozenset(one.id for one in self.registered))
         monkeypatch.setattr(executors, "request_executors", self._request)
         monkeypatch.setattr(executors, "retire_executors", lambda sc, ids, target: self.killed.extend(ids))
+
+    def executors(self) -> tuple[ExecutorSample, ...]:
+        return self.registered
 
     def _request(self, sc: object, target: int) -> bool:
         self.asked.append(target)
         return self.takes_requests
 
 
-def keeper() -> ExecutorPoolKeeper:
+def keeper(manager: Manager) -> ExecutorPoolKeeper:
     made = object.__new__(ExecutorPoolKeeper)
-    made._sc, made.store, made.scalable = None, None, True  # type: ignore[assignment]
+    made._sc, made._watcher, made.scalable = None, manager, True  # type: ignore[assignment]
     made._target, made._surplus_since_s, made._leaving = None, None, set()
-    made._seen, made._seen_ids, made._seen_s = (), frozenset(), 0.0
     return made
 
 
 def test_a_shrink_that_is_overtaken_by_growth_leaves_no_gate_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    Manager(monkeypatch, 3)
-    pool, queries = keeper(), Queries()
+    manager = Manager(monkeypatch, 3)
+    pool, queries = keeper(manager), Queries()
     pool.scale(ScaleExecutors(2), queries)
     assert queries.held, "a gap is asked for while a batch runs"
     pool.scale(ScaleExecutors(4), queries)
@@ -62,7 +62,7 @@ def test_a_shrink_that_is_overtaken_by_growth_leaves_no_gate_closed(monkeypatch:
 
 def test_executors_go_in_the_gap_and_are_not_chosen_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     manager = Manager(monkeypatch, 3)
-    pool, queries = keeper(), Queries()
+    pool, queries = keeper(manager), Queries()
     pool.scale(ScaleExecutors(2), queries)
     assert not manager.killed
     queries.in_batch = False
@@ -75,9 +75,9 @@ def test_executors_go_in_the_gap_and_are_not_chosen_twice(monkeypatch: pytest.Mo
 def test_a_request_that_is_not_taken_can_be_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     manager = Manager(monkeypatch, 1)
     manager.takes_requests = False
-    pool, queries = keeper(), Queries()
+    pool, queries = keeper(manager), Queries()
     assert pool.scale(ScaleExecutors(2), queries).outcome is Outcome.FAILED
-    assert pool.sample().requested == 1
+    assert pool.sample(manager.executors()).requested == 1
 
 
 def test_idle_executors_go_before_busy_ones() -> None:

@@ -54,14 +54,9 @@ def _settings(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, s
     schema = model.model_json_schema()
     for name, field in model.model_fields.items():
         section = _section(field.annotation)
-        if section is not None and name != "applications":
-            if prefix == "applications.<name>." and name == "objective":
-                yield from _settings(section, f"{prefix}{name}.")
-                continue
-            yield from _settings(section, f"{prefix}{name}.")
-            continue
-        if name == "applications" and section is not None:
-            yield from _settings(section, "applications.<name>.")
+        if section is not None:
+            named = name in {"applications", "classes"}
+            yield from _settings(section, f"{prefix}{name}.{'<name>.' if named else ''}")
             continue
         default = field.get_default(call_default_factory=True)
         shown = "required" if default is PydanticUndefined else "—" if default is None else f"`{_plain(default)}`"

@@ -1,6 +1,6 @@
 """The vocabulary: immutable values that everything else speaks in."""
 
-from tidegate.domain.action import Action, ScaleExecutors, SetAdmission, SetBatchInterval, SetParallelism
+from tidegate.domain.action import Action, ScaleExecutors, SetAdmission, SetBatchInterval, SetParallelism, SetShare
 from tidegate.domain.decision import (
     ActionReceipt,
     Assessment,
@@ -18,6 +18,7 @@ from tidegate.domain.observation import (
     ApplicationSample,
     ArrivalSample,
     BatchSample,
+    DriverTimes,
     ExecutorPool,
     ExecutorSample,
     HostSample,
@@ -34,6 +35,7 @@ __all__ = [
     "Assessment",
     "BatchSample",
     "Decision",
+    "DriverTimes",
     "EnvironmentUnfit",
     "ExecutorPool",
     "ExecutorSample",
@@ -55,5 +57,6 @@ __all__ = [
     "SetAdmission",
     "SetBatchInterval",
     "SetParallelism",
+    "SetShare",
     "TidegateError",
 ]

@@ -71,4 +71,20 @@ class SetBatchInterval:
         return f"{self.application}: batch interval → {self.interval_s:g} s"
 
 
-Action = ScaleExecutors | SetAdmission | SetParallelism | SetBatchInterval
+@dataclass(frozen=True, slots=True)
+class SetShare:
+    """Give `group` (an application, or a class that runs in processes of its own) this share of the host's CPU."""
+
+    group: str
+    share: float
+    kind: Literal["set-share"] = "set-share"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share <= 1:
+            raise ValueError(f"a share lies above 0 and at most at 1, not {self.share}")
+
+    def __str__(self) -> str:
+        return f"{self.group}: share → {self.share:.2f}"
+
+
+Action = ScaleExecutors | SetAdmission | SetParallelism | SetBatchInterval | SetShare

@@ -41,6 +41,38 @@ class OperatorSample:
     execute_latency_s: float | None
     """From the first task's launch to the last task's end."""
     rows_out: int | None = None
+    bytes_in: int | None = None
+    """Shuffle bytes fetched."""
+    bytes_out: int | None = None
+    """Shuffle bytes written."""
+    fetch_wait_s: float | None = None
+    """Slot-seconds spent waiting for shuffle data, part of `communication_s`."""
+    longest_task_s: float | None = None
+    slowest_task: int | None = None
+    """Partition of the longest task; known where it stood out."""
+    stateful: bool = False
+    state_rows: int | None = None
+    state_bytes: int | None = None
+    state_commit_s: float | None = None
+
+    @property
+    def skew(self) -> float | None:
+        """The longest task against the mean: 1 is even."""
+        if self.longest_task_s is None or not self.busy_s:
+            return None
+        return self.longest_task_s * self.parallelism / self.busy_s
+
+
+@dataclass(frozen=True, slots=True)
+class DriverTimes:
+    """Where a batch spent its time outside of tasks."""
+
+    planning_s: float = 0.0
+    offsets_s: float = 0.0
+    log_s: float = 0.0
+    """Writing offsets and commits to the checkpoint."""
+    sink_s: float = 0.0
+    """In the sink, on the driver: `foreachBatch`, the commit of files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +92,7 @@ class BatchSample:
     latency: LatencySample | None = None
     operators: tuple[OperatorSample, ...] = ()
     state_rows: int | None = None
+    driver: DriverTimes | None = None
     warming: bool = False
     """Ran on cold processes (the first batch of a run): its times are not the load's."""
 

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from tidegate.domain.decision import Mode
+from tidegate.domain.elasticity import OperatorRule
 from tidegate.domain.objective import Objective
+from tidegate.domain.qos import PredictiveRule, QosClassRule
+from tidegate.domain.section import PositiveSeconds, Seconds, Section, Share
 
-Share = Annotated[float, Field(gt=0, lt=1)]
-Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-PositiveSeconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+DEFAULT_CLASS = QosClassRule()
 
 
-class ObjectiveRule(_Section):
+class ObjectiveRule(Section):
     """The latency that rows must keep, from arrival to the commit of their batch."""
 
     latency_s: PositiveSeconds = Field(10.0, description="A row should be done within so many seconds.")
@@ -29,14 +26,15 @@ class ObjectiveRule(_Section):
         return Objective(self.latency_s, self.percentile)
 
 
-class ApplicationRule(_Section):
+class ApplicationRule(Section):
     """What differs for one application (a query, by its name)."""
 
     objective: ObjectiveRule | None = Field(None, description="Its own objective.")
+    qos_class: str | None = Field(None, description="Its service class, one of `classes`.")
     ignore: bool = Field(False, description="Watch it, never plan for it.")
 
 
-class ExecutorRule(_Section):
+class ExecutorRule(Section):
     """Bounds of the executor pool."""
 
     min: Annotated[int, Field(ge=1)] = Field(1, description="Never fewer executors.")
@@ -51,7 +49,7 @@ class ExecutorRule(_Section):
         return self
 
 
-class CapacityRule(_Section):
+class CapacityRule(Section):
     """How the capacity planner sizes the pool."""
 
     utilisation: Share = Field(0.75, description="Busy share of the slots to aim at.")
@@ -67,7 +65,7 @@ class CapacityRule(_Section):
     )
 
 
-class GuardRule(_Section):
+class GuardRule(Section):
     """What keeps a decision from doing harm."""
 
     cool_down_up_s: Seconds = Field(8.0, description="Between growing the pool and growing it again.")
@@ -78,16 +76,21 @@ class GuardRule(_Section):
     max_age_s: PositiveSeconds = Field(30.0, description="Older metrics are stale: nothing is changed on them.")
 
 
-class Policy(_Section):
+class Policy(Section):
     """The whole policy file."""
 
     mode: Mode = Field(Mode.APPLY, description="off watches, recommend decides and journals, apply acts.")
     interval_s: PositiveSeconds = Field(1.0, description="Seconds between two steps of the controller.")
-    planner: Literal["capacity"] = Field("capacity", description="Who plans.")
+    planner: Literal["capacity", "me-stream", "mpc"] = Field(
+        "capacity", description="Who plans: the size of the pool, the operators inside a query, or service classes."
+    )
     objective: ObjectiveRule = Field(default_factory=ObjectiveRule, description="For every application.")
     applications: dict[str, ApplicationRule] = Field(default_factory=dict, description="By query name.")
+    classes: dict[str, QosClassRule] = Field(default_factory=dict, description="Service classes by name.")
     executors: ExecutorRule = Field(default_factory=ExecutorRule)
     capacity: CapacityRule = Field(default_factory=CapacityRule)
+    operators: OperatorRule = Field(default_factory=OperatorRule)
+    predictive: PredictiveRule = Field(default_factory=PredictiveRule)
     guards: GuardRule = Field(default_factory=GuardRule)
     dynamic_allocation: Literal["refuse", "take-over"] = Field(
         "refuse", description="Where Spark's own dynamic allocation is on: refuse to scale, or switch it off and rule."
@@ -97,9 +100,27 @@ class Policy(_Section):
         description="SQLite file for knowledge and journal; left out: tidegate-NAME.db where the job runs.",
     )
 
+    @model_validator(mode="after")
+    def _classes_exist(self) -> Self:
+        for name, rule in self.applications.items():
+            if rule.qos_class is not None and rule.qos_class not in self.classes:
+                known = ", ".join(self.classes) or "none is defined"
+                raise ValueError(f"application {name}: no class {rule.qos_class!r} (classes: {known})")
+        return self
+
     def objective_of(self, application: str) -> Objective:
+        """Its own objective, else its class's, else everybody's."""
         rule = self.applications.get(application)
-        return (rule.objective if rule and rule.objective else self.objective).objective
+        if rule and rule.objective:
+            return rule.objective.objective
+        if rule and rule.qos_class:
+            return self.classes[rule.qos_class].objective
+        return self.objective.objective
+
+    def class_of(self, application: str) -> QosClassRule:
+        """The service class of an application; those without one weigh 1 and keep the policy's objective."""
+        rule = self.applications.get(application)
+        return self.classes[rule.qos_class] if rule and rule.qos_class else DEFAULT_CLASS
 
     def ignores(self, application: str) -> bool:
         rule = self.applications.get(application)

@@ -133,7 +133,7 @@ def start_cluster() -> SparkSession:
 def run_once(spark: SparkSession, plan: DemoPlan, name: str, executors: int | None, out: Path, step: Step) -> RunRecord:
     """One run: settle the pool, play the load, stop at a batch boundary, count. Without a size Tidegate chooses it."""
     out.mkdir(parents=True, exist_ok=True)
-    settle_executors(spark.sparkContext, executors or 1)
+    settle_executors(spark, executors or 1)
     store = out / f"{name}.db"
     for leftover in out.glob(f"{store.name}*"):
         leftover.unlink()

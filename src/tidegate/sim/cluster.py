@@ -28,6 +28,7 @@ from tidegate.domain import (
     SetAdmission,
     SetBatchInterval,
     SetParallelism,
+    SetShare,
 )
 from tidegate.sim.application import SimApplication, SimOperator
 from tidegate.sim.clock import SimClock
@@ -119,6 +120,8 @@ class SimCluster:
             now_s = self.now_s
             self._strike(now_s)
             for gate in self.gates:
+                if gate.sink_done(now_s):
+                    self._commit(gate, now_s)
                 if gate.wakes_s <= now_s + _TICK_S:
                     gate.wake(now_s)
             self._serve(time_s)
@@ -181,10 +184,13 @@ class SimCluster:
         self._offered_s += slots * (next_s - now_s)
         for gate, task in running:
             # a slow slot is held for longer: busy time is work over speed
-            busy_s = float(rows[task] * plant.state.cost[task, CPU]) / speed
-            if gate.served(busy_s, next_s):
-                self._unseen[gate.name].append(gate.commit(next_s))
-                self.executors.batch_ended(gate.name)
+            work_s = float(rows[task] * plant.state.cost[task, CPU]) / speed
+            if gate.served(work_s, slots, next_s):
+                self._commit(gate, next_s)
+
+    def _commit(self, gate: Gate, now_s: float) -> None:
+        self._unseen[gate.name].append(gate.commit(now_s))
+        self.executors.batch_ended(gate.name)
 
     def _sample(self, gate: Gate) -> ApplicationSample:
         silence = self._fault_now(MetricsStale)
@@ -209,6 +215,8 @@ class SimCluster:
     def _apply(self, action: Action) -> ActionReceipt:
         if isinstance(action, ScaleExecutors):
             return self._scale(action)
+        if isinstance(action, SetShare):
+            return ActionReceipt(action, Outcome.REFUSED, "this cluster has no shares to set")
         gate = self._gate(action.application)
         if gate is None:
             return ActionReceipt(action, Outcome.REFUSED, f"no application named {action.application}")
@@ -220,11 +228,15 @@ class SimCluster:
         if not gate.application.restartable:
             return ActionReceipt(action, Outcome.REFUSED, f"{gate.name} cannot be restarted")
         if isinstance(action, SetBatchInterval):
-            return self._reconfigure(action, gate, gate.interval_s == action.interval_s)
+            changed = gate.interval_s != action.interval_s
+            gate.interval_s = action.interval_s
+            return self._reconfigure(action, gate, changed)
         names = [operator.name for operator in gate.application.operators]
         if action.operator not in names:
             return ActionReceipt(action, Outcome.REFUSED, f"{gate.name} has no operator {action.operator}")
-        return self._reconfigure(action, gate, gate.planned[names.index(action.operator)] == action.parallelism)
+        fixed = gate.application.operators[names.index(action.operator)].fixed
+        changed = gate.set_parallelism(action.operator, action.parallelism)
+        return self._reconfigure(action, gate, changed or (fixed and not gate.restarting))
 
     def _scale(self, action: ScaleExecutors) -> ActionReceipt:
         if self.executors.most is not None and action.target > self.executors.most:
@@ -237,17 +249,13 @@ class SimCluster:
         settled = self.executors.settled(self.now_s)
         return ActionReceipt(action, Outcome.DONE if settled else Outcome.UNDER_WAY, pause_s=0.0)
 
-    def _reconfigure(self, action: SetBatchInterval | SetParallelism, gate: Gate, already: bool) -> ActionReceipt:
-        if already:
+    def _reconfigure(self, action: SetBatchInterval | SetParallelism, gate: Gate, changed: bool) -> ActionReceipt:
+        if not changed:
             return ActionReceipt(action, Outcome.UNDER_WAY if gate.restarting else Outcome.DONE, pause_s=0.0)
-        self.reconfigurations += 1
-        if isinstance(action, SetBatchInterval):
-            gate.interval_s = action.interval_s
-        else:
-            names = [operator.name for operator in gate.application.operators]
-            gate.planned[names.index(action.operator)] = action.parallelism
+        if not gate.restarting:
+            self.reconfigurations += 1
         gate.restart()
-        return ActionReceipt(action, Outcome.UNDER_WAY, pause_s=gate.application.restart_s)
+        return ActionReceipt(action, Outcome.UNDER_WAY, pause_s=gate.pause_s)
 
     def _gate(self, name: str) -> Gate | None:
         return next((gate for gate in self.gates if gate.name == name), None)

@@ -5,17 +5,15 @@ from __future__ import annotations
 import logging
 import re
 import time
-from dataclasses import dataclass, field
-
-from pyspark.sql import SparkSession
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from tidegate.domain import ApplicationSample, BatchSample, OperatorSample
 from tidegate.spark.latency import latency_sample
-from tidegate.spark.listener import ActiveQuery, ProgressFeed
 from tidegate.spark.plan import operators_of_plan
 from tidegate.spark.progress import OperatorCount, Progress, parse_progress
-from tidegate.spark.stages import StageFollower, StageSample
-from tidegate.spark.statusstore import StatusStore
+from tidegate.spark.stages import StageBook
+from tidegate.spark.watcher import ActiveQuery, Look, StageSample, Watcher
 
 logger = logging.getLogger("tidegate")
 
@@ -30,7 +28,9 @@ class _Run:
     name: str
     interval_s: float
     bounded: bool
-    query: ActiveQuery | None
+    java: Any
+    """The driver's own object; None for a run that was over before anybody looked."""
+    in_batch: bool = True
     last_progress_s: float | None = None
     first_batch: int | None = None
     plan_names: tuple[str, ...] | None = None
@@ -43,41 +43,34 @@ class _Run:
 class ApplicationBook:
     """All queries of a Spark context."""
 
-    def __init__(self, spark: SparkSession, store: StatusStore) -> None:
-        self._feed = ProgressFeed(spark)
-        self._stages = StageFollower(spark.sparkContext, store)
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher = watcher
+        self._stages = StageBook()
         self._runs: dict[str, _Run] = {}
 
-    def between_batches(self) -> bool:
-        """Is no query in the middle of a batch?"""
-        return all(query.between_batches for query in self._feed.active())
-
     def active_queries(self) -> int:
-        return len(self._feed.active())
+        return sum(run.running for run in self._runs.values())
 
     def stateful_operators(self, application: str) -> frozenset[str]:
         return next((run.stateful for run in self._runs.values() if run.name == application), frozenset())
 
-    def samples(self) -> tuple[ApplicationSample, ...]:
-        """What every query did since the last call. An ended query is shown once more, then forgotten."""
-        active = self._feed.active()
-        for query in active:
-            self._runs.setdefault(query.run_id, _new_run(query))
-        self._take_in()
-        for run_id in self._runs.keys() - {query.run_id for query in active}:
-            self._runs[run_id].running = False  # its end may have been told before anybody listened
-        if any(run.waiting for run in self._runs.values()):  # stages are of interest once their batch has reported
-            self._stages.read()
+    def samples(self, look: Look) -> tuple[ApplicationSample, ...]:
+        """What every query did since the last look. An ended query is shown once more, then forgotten."""
+        active = {query.run_id: query for query in look.queries}
+        for run_id, query in active.items():
+            if run_id not in self._runs:
+                self._runs[run_id] = _new_run(query, self._watcher.query(run_id))
+        self._take_in(look)
+        for run_id, run in self._runs.items():
+            run.running = run.running and run_id in active  # its end may have been told before anybody listened
+            run.in_batch = run.running and active[run_id].in_batch
+        self._stages.take_in(look)
         samples = tuple(self._sample(run_id, run) for run_id, run in self._runs.items())
         self._runs = {run_id: run for run_id, run in self._runs.items() if run.running or run.waiting}
         return samples
 
-    def close(self) -> None:
-        self._feed.close()
-
-    def _take_in(self) -> None:
-        reports, ended, idle = self._feed.drain()
-        for text in reports:
+    def _take_in(self, look: Look) -> None:
+        for text in look.reports:
             try:
                 progress = parse_progress(text)
             except ValueError as error:
@@ -90,9 +83,9 @@ class ApplicationBook:
                 run.first_batch = progress.batch_id if run.first_batch is None else run.first_batch
                 run.waiting.append((progress, 0))
         now_s = time.time()
-        for run_id in idle & self._runs.keys():
+        for run_id in look.idle & self._runs.keys():
             self._runs[run_id].last_progress_s = now_s
-        for end in ended:
+        for end in look.ended:
             if end.run_id in self._runs:
                 self._runs[end.run_id].running = False
                 self._runs[end.run_id].error = end.error
@@ -115,7 +108,7 @@ class ApplicationBook:
             last_progress_s=run.last_progress_s,
             interval_s=run.interval_s,
             running=run.running,
-            in_batch=run.running and not (run.query is not None and run.query.between_batches),
+            in_batch=run.in_batch,
             bounded=run.bounded,
             error=run.error,
             estimated=frozenset() if measured else frozenset({"latency"}),
@@ -123,10 +116,14 @@ class ApplicationBook:
 
 
 def _batch(run: _Run, progress: Progress, stages: list[StageSample]) -> BatchSample:
-    working_s = sum(_execute_s(stage) or 0.0 for stage in stages)
+    working_s = sum(stage.execute_s or 0.0 for stage in stages)
     overhead_s = max(0.0, progress.duration_s - working_s) if stages else None
-    if overhead_s is None and progress.add_batch_s is not None:
-        overhead_s = max(0.0, progress.duration_s - progress.add_batch_s)
+    driver = progress.driver
+    if progress.add_batch_s is not None:
+        if overhead_s is None:
+            overhead_s = max(0.0, progress.duration_s - progress.add_batch_s)
+        elif driver is not None:  # what is no task inside of addBatch is the sink's
+            driver = replace(driver, sink_s=max(0.0, progress.add_batch_s - working_s))
     committed_s = progress.started_s + progress.duration_s
     return BatchSample(
         batch_id=progress.batch_id,
@@ -137,29 +134,44 @@ def _batch(run: _Run, progress: Progress, stages: list[StageSample]) -> BatchSam
         overhead_s=overhead_s,
         backlog_rows=progress.backlog_rows,
         latency=latency_sample(progress.latency_sketch, committed_s) if progress.latency_sketch else None,
-        operators=_operators(run, progress.operators, stages),
-        state_rows=progress.state_rows,
+        operators=_operators(run, progress, stages),
+        state_rows=progress.state.rows if progress.state else None,
+        driver=driver,
         warming=progress.batch_id == run.first_batch,
     )
 
 
-def _operators(run: _Run, counts: tuple[OperatorCount, ...], stages: list[StageSample]) -> tuple[OperatorSample, ...]:
+def _operators(run: _Run, progress: Progress, stages: list[StageSample]) -> tuple[OperatorSample, ...]:
     """Stages in plan order are the operators in the order in which they were named."""
+    counts = progress.operators
     run.stateful = frozenset(count.name for count in counts if count.rows_in is None) or run.stateful
+    stateful = run.stateful
     if len(counts) != len(stages):
         counts = tuple(OperatorCount(name, None, None) for name in _names_of(run, len(stages)))
-    return tuple(
-        OperatorSample(
-            name=count.name,
-            parallelism=max(1, stage.tasks),
-            rows_in=stage.rows_in if count.rows_in is None else count.rows_in,
-            busy_s=stage.busy_s,
-            cpu_s=stage.cpu_s,
-            communication_s=stage.communication_s,
-            execute_latency_s=_execute_s(stage),
-            rows_out=stage.rows_out if count.rows_out is None else count.rows_out,
-        )
-        for count, stage in zip(counts, stages, strict=True)
+        stateful = frozenset(count.name for count in counts[-1:])
+    return tuple(_operator(count, stage, progress, stateful) for count, stage in zip(counts, stages, strict=True))
+
+
+def _operator(count: OperatorCount, stage: StageSample, progress: Progress, stateful: frozenset[str]) -> OperatorSample:
+    state = progress.state if count.name in stateful else None
+    return OperatorSample(
+        name=count.name,
+        parallelism=max(1, stage.tasks),
+        rows_in=stage.rows_in if count.rows_in is None else count.rows_in,
+        busy_s=stage.busy_s,
+        cpu_s=stage.cpu_s,
+        communication_s=stage.fetch_wait_s + stage.write_s,
+        execute_latency_s=stage.execute_s,
+        rows_out=stage.rows_out if count.rows_out is None else count.rows_out,
+        bytes_in=stage.bytes_in,
+        bytes_out=stage.bytes_out,
+        fetch_wait_s=stage.fetch_wait_s,
+        longest_task_s=stage.longest_task_s,
+        slowest_task=stage.slowest_task,
+        stateful=state is not None,
+        state_rows=state.rows if state else None,
+        state_bytes=state.memory_bytes if state else None,
+        state_commit_s=state.commit_s if state else None,
     )
 
 
@@ -169,33 +181,27 @@ def _names_of(run: _Run, stages: int) -> tuple[str, ...]:
     return names if len(names) == stages else tuple(f"stage-{number + 1}" for number in range(stages))
 
 
-def _execute_s(stage: StageSample) -> float | None:
-    if stage.launched_s is None or stage.completed_s is None:
-        return None
-    return max(0.0, stage.completed_s - stage.launched_s)
-
-
 def _plan_names(run: _Run) -> tuple[str, ...]:
     """Names from the physical plan, read once a run: the plan is the same for every batch."""
     if run.plan_names is None:
-        execution = run.query.java.lastExecution() if run.query is not None else None
+        execution = run.java.lastExecution() if run.java is not None else None
         run.plan_names = operators_of_plan(execution.executedPlan().toString()) if execution is not None else ()
     return run.plan_names
 
 
-def _new_run(query: ActiveQuery) -> _Run:
-    trigger = str(query.java.trigger().toString())
+def _new_run(query: ActiveQuery, java: Any) -> _Run:
+    trigger = str(java.trigger().toString()) if java is not None else ""
     interval = _INTERVAL.search(trigger)
     return _Run(
         name=query.name or f"query-{query.query_id[:8]}",
         interval_s=int(interval.group(1)) / 1000 if interval else 0.0,
         bounded="AvailableNow" in trigger or "OneTime" in trigger,
-        query=query,
+        java=java,
     )
 
 
 def _unseen_run(progress: Progress) -> _Run:
     """A run that was over before it was ever looked at."""
     return _Run(
-        name=progress.name or f"query-{progress.query_id[:8]}", interval_s=0.0, bounded=True, query=None, running=False
+        name=progress.name or f"query-{progress.query_id[:8]}", interval_s=0.0, bounded=True, java=None, running=False
     )

@@ -29,7 +29,6 @@ from tidegate.control.runner import Runner
 from tidegate.domain import InvalidInput, Mode, NotSupported
 from tidegate.domain.policy import Policy
 from tidegate.spark.cluster import SparkCluster
-from tidegate.spark.pool import ExecutorPoolKeeper
 from tidegate.spark.queries import Build, RestartableQuery
 from tidegate.spark.settings import Settings
 from tidegate.spark.source import TidegateSource
@@ -79,8 +78,7 @@ class Gate:
         self._folder = Path(tempfile.mkdtemp(prefix="tidegate-"))
         atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
         _register_source(spark)
-        pool = ExecutorPoolKeeper(spark.sparkContext, policy, may_act=policy.mode is Mode.APPLY)
-        self.cluster = SparkCluster(spark, pool)
+        self.cluster = SparkCluster(spark, policy)
         self._clock = WallClock()
         self.controller = Controller(policy, self.journal.load())
         self.runner = Runner(self.cluster, self.controller, self._clock, self.journal, self.journal)

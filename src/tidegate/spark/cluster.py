@@ -15,6 +15,7 @@ from tidegate.domain import (
     ApplicationSample,
     ArrivalSample,
     Decision,
+    Mode,
     Observation,
     Outcome,
     Receipt,
@@ -22,12 +23,15 @@ from tidegate.domain import (
     SetAdmission,
     SetBatchInterval,
     SetParallelism,
+    SetShare,
 )
+from tidegate.domain.policy import Policy
 from tidegate.spark.admission import Admission
 from tidegate.spark.applications import ApplicationBook
 from tidegate.spark.hosts import this_host
 from tidegate.spark.pool import ExecutorPoolKeeper
 from tidegate.spark.queries import RestartableQuery
+from tidegate.spark.watcher import Watcher
 
 logger = logging.getLogger("tidegate")
 
@@ -35,15 +39,18 @@ logger = logging.getLogger("tidegate")
 class SparkCluster:
     """Watches and steers one Spark context."""
 
-    def __init__(self, spark: SparkSession, pool: ExecutorPoolKeeper) -> None:
-        self._pool = pool
-        self._book = ApplicationBook(spark, pool.store)
+    def __init__(self, spark: SparkSession, policy: Policy) -> None:
+        self._watcher = Watcher(spark)
+        self._pool = ExecutorPoolKeeper(spark.sparkContext, self._watcher, policy, may_act=policy.mode is Mode.APPLY)
+        self._book = ApplicationBook(self._watcher)
+        self._watcher.start()
         self.restartable: dict[str, RestartableQuery] = {}
 
     def observe(self) -> Observation:
         self._pool.converge(self)
-        applications = tuple(self._with_handles(sample) for sample in self._book.samples())
-        return Observation(time.time(), applications, self._pool.sample(), (this_host(),))
+        look = self._watcher.look()
+        applications = tuple(self._with_handles(sample) for sample in self._book.samples(look))
+        return Observation(time.time(), applications, self._pool.sample(tuple(look.executors)), (this_host(),))
 
     def apply(self, decision: Decision) -> Receipt:
         """Every action is tried; one that fails does not keep the others from being done."""
@@ -51,7 +58,7 @@ class SparkCluster:
 
     def between_batches(self) -> bool:
         """Is no query in the middle of a batch?"""
-        return self._book.between_batches()
+        return self._watcher.between_batches()
 
     def hold_batches(self) -> None:
         """Ask for a gap: no further batch begins until `resume_batches`.
@@ -69,7 +76,7 @@ class SparkCluster:
 
     def close(self) -> None:
         self.resume_batches()
-        self._book.close()
+        self._watcher.stop()
 
     def _receipt(self, action: Action) -> ActionReceipt:
         try:
@@ -82,6 +89,8 @@ class SparkCluster:
     def _act(self, action: Action) -> ActionReceipt:
         if isinstance(action, ScaleExecutors):
             return self._pool.scale(action, self)
+        if isinstance(action, SetShare):
+            return ActionReceipt(action, Outcome.REFUSED, "this cluster has no shares to set")
         query = self.restartable.get(action.application)
         if query is None:
             note = "the query was not started through gate.start, so it cannot be changed while it runs"

@@ -6,9 +6,6 @@ from typing import Any
 
 from pyspark import SparkContext
 
-from tidegate.domain import ExecutorSample
-from tidegate.spark.statusstore import StatusStore
-
 
 def request_executors(sc: SparkContext, target: int) -> bool:
     """Ask the cluster manager for `target` executors in all; True where it took the request."""
@@ -21,27 +18,6 @@ def retire_executors(sc: SparkContext, ids: list[str], target: int) -> None:
     for executor_id in ids:
         _scala_context(sc).killExecutor(executor_id)
     request_executors(sc, target)
-
-
-def executor_ids(sc: SparkContext) -> frozenset[str]:
-    """Ids of the executors that the scheduler knows: one cheap call."""
-    return frozenset(filter(None, str(_scala_context(sc).getExecutorIds().mkString(",")).split(",")))
-
-
-def executor_samples(store: StatusStore) -> tuple[ExecutorSample, ...]:
-    """The executors that are registered now, oldest first; the driver is not one of them."""
-    samples = [
-        ExecutorSample(
-            id=str(found["id"]),
-            host=str(found["hostPort"]).split(":")[0],
-            slots=max(1, int(found["totalCores"])),
-            active_tasks=int(found["activeTasks"]),
-            since_s=float(found["addTime"]) / 1000,
-        )
-        for found in store.executors()
-        if found["id"] != "driver" and found["isActive"]
-    ]
-    return tuple(sorted(samples, key=lambda sample: (sample.since_s, int(sample.id) if sample.id.isdigit() else 0)))
 
 
 def dynamic_allocation(sc: SparkContext) -> bool:

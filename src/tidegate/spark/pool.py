@@ -6,6 +6,7 @@ import time
 from typing import Protocol
 
 from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
 from tidegate.domain import (
     ActionReceipt,
@@ -18,12 +19,11 @@ from tidegate.domain import (
 )
 from tidegate.domain.policy import Policy
 from tidegate.spark import executors
-from tidegate.spark.statusstore import StatusStore
+from tidegate.spark.watcher import Watcher
 
 _GAP_WAIT_S = 0.6
 _POLL_S = 0.01
 _PATIENCE_S = 10.0
-_DETAILS_S = 5.0
 
 
 class Batches(Protocol):
@@ -39,14 +39,11 @@ class Batches(Protocol):
 class ExecutorPoolKeeper:
     """Drives the pool to its target: what the cluster manager has been asked for, apart from what is registered."""
 
-    def __init__(self, sc: SparkContext, policy: Policy, may_act: bool) -> None:
+    def __init__(self, sc: SparkContext, watcher: Watcher, policy: Policy, may_act: bool) -> None:
         self._sc = sc
-        self.store = StatusStore(sc)
+        self._watcher = watcher
         self._target: int | None = None
         self._surplus_since_s: float | None = None
-        self._seen: tuple[ExecutorSample, ...] = ()
-        self._seen_ids: frozenset[str] = frozenset()
-        self._seen_s = 0.0
         self._leaving: set[str] = set()
         """Killed, and still listed for a moment."""
         self.scalable = not sc._jsc.sc().isLocal()
@@ -60,22 +57,10 @@ class ExecutorPoolKeeper:
         if may_act:
             executors.let_tasks_move(sc)
 
-    def sample(self) -> ExecutorPool:
-        registered = self._registered()
+    def sample(self, registered: tuple[ExecutorSample, ...]) -> ExecutorPool:
         slots = max((executor.slots for executor in registered), default=1)
         requested = self._target if self._target is not None else len(registered)
         return ExecutorPool(registered, requested, slots, self.scalable)
-
-    def _registered(self) -> tuple[ExecutorSample, ...]:
-        """Who is there; details are read again when somebody has come or gone, and otherwise every few seconds."""
-        ids = executors.executor_ids(self._sc)
-        now_s = time.monotonic()
-        if ids != self._seen_ids or now_s - self._seen_s > _DETAILS_S:
-            self._seen = executors.executor_samples(self.store)
-            self._seen_s = now_s
-            # The store may lag behind the scheduler: look again next time until both agree.
-            self._seen_ids = ids if len(self._seen) == len(ids) else frozenset()
-        return self._seen
 
     def scale(self, action: ScaleExecutors, batches: Batches) -> ActionReceipt:
         """Take a new target and do what can be done about it now."""
@@ -85,14 +70,14 @@ class ExecutorPoolKeeper:
             return ActionReceipt(action, Outcome.FAILED, "the cluster manager did not take the request")
         self._target = action.target
         self.converge(batches)
-        reached = len(executors.executor_samples(self.store)) == action.target
+        reached = len(self._watcher.executors()) == action.target
         return ActionReceipt(action, Outcome.DONE if reached else Outcome.UNDER_WAY)
 
     def converge(self, batches: Batches) -> None:
         """Retire what is above the target, in a gap between batches: asked for where there are gates, else awaited."""
         if self._target is None:
             return
-        registered = executors.executor_samples(self.store)
+        registered = self._watcher.executors()
         self._leaving &= {executor.id for executor in registered}
         staying = tuple(executor for executor in registered if executor.id not in self._leaving)
         surplus = len(staying) - self._target
@@ -130,12 +115,12 @@ def _gap(batches: Batches) -> bool:
     return True
 
 
-def settle_executors(sc: SparkContext, target: int, limit_s: float = 60.0) -> None:
+def settle_executors(spark: SparkSession, target: int, limit_s: float = 60.0) -> None:
     """Have exactly `target` executors registered before going on; Standalone starts all it can at first."""
-    store = StatusStore(sc)
+    sc, watcher = spark.sparkContext, Watcher(spark)
     executors.request_executors(sc, target)
     deadline_s = time.monotonic() + limit_s
-    while len(registered := executors.executor_samples(store)) != target:
+    while len(registered := watcher.executors()) != target:
         if time.monotonic() > deadline_s:
             raise EnvironmentUnfit(f"{target} executors asked for, {len(registered)} registered after {limit_s:.0f} s")
         if len(registered) > target:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from tidegate.domain import DriverTimes
+
 IN_METRIC, OUT_METRIC, ORDER_METRIC = "tidegate.in.", "tidegate.out.", "tidegate.order."
 LATENCY_METRIC = "tidegate.latency"
 
@@ -22,6 +24,15 @@ class OperatorCount:
     name: str
     rows_in: int | None
     rows_out: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class StateReport:
+    """All state of a query together."""
+
+    rows: int
+    memory_bytes: int
+    commit_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +52,9 @@ class Progress:
     backlog_rows: int | None
     latency_sketch: str | None
     operators: tuple[OperatorCount, ...]
-    state_rows: int | None
-    source_rows: tuple[int | None, ...]
-    """Rows by source, from the offsets; None where the offsets do not count rows."""
+    state: StateReport | None
+    driver: DriverTimes | None
+    """Without the sink's time: the report does not tell it from the tasks'."""
 
 
 def parse_progress(text: str) -> Progress:
@@ -67,8 +78,8 @@ def parse_progress(text: str) -> Progress:
             backlog_rows=_backlog(sources),
             latency_sketch=_first_value(observed.get(LATENCY_METRIC)),
             operators=_operators(observed),
-            state_rows=_state_rows(report),
-            source_rows=by_source,
+            state=_state(report),
+            driver=_driver(durations),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"not a progress report: {error!r}") from None
@@ -149,6 +160,26 @@ def _count(row: Any) -> int | None:
     return int(value) if value is not None and value.isdigit() else None
 
 
-def _state_rows(report: dict[str, Any]) -> int | None:
+def _state(report: dict[str, Any]) -> StateReport | None:
     operators = report.get("stateOperators") or []
-    return sum(int(operator.get("numRowsTotal") or 0) for operator in operators) if operators else None
+    if not operators:
+        return None
+    return StateReport(
+        rows=sum(int(operator.get("numRowsTotal") or 0) for operator in operators),
+        memory_bytes=sum(int(operator.get("memoryUsedBytes") or 0) for operator in operators),
+        commit_s=sum(float(operator.get("commitTimeMs") or 0) for operator in operators) / 1000,
+    )
+
+
+def _driver(durations: dict[str, Any]) -> DriverTimes | None:
+    if "addBatch" not in durations:
+        return None
+
+    def spent_s(*names: str) -> float:
+        return sum(float(durations.get(name) or 0) for name in names) / 1000
+
+    return DriverTimes(
+        planning_s=spent_s("queryPlanning"),
+        offsets_s=spent_s("latestOffset", "getBatch"),
+        log_s=spent_s("walCommit", "commitOffsets", "commitBatch"),
+    )

@@ -1,0 +1,23 @@
+"""Waits for the owner of process groups to end, however it ends, and undoes what it left behind.
+
+Started by `ProcessGroups` as `python -m tidegate.spark.guardian RECORD`, with a pipe from the owner as its input: the
+kernel closes the pipe even where the owner is killed.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from tidegate.spark.shares import recover
+
+
+def main() -> None:
+    record = Path(sys.argv[1])
+    sys.stdin.buffer.read()  # returns when the owner has gone
+    if record.exists():
+        recover(record.parent)
+
+
+if __name__ == "__main__":
+    main()
