@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tidegate.control.journal import read_entries
-from tidegate.domain import ApplicationSample, BatchSample, Observation
+from tidegate.domain import ApplicationSample, BatchSample, Observation, RebalanceReport
 from tidegate.spark.attach import Gate, attach
 from tidegate.spark.embedded import embedded_session
 
@@ -70,3 +70,8 @@ def wait_for_batches(gate: Gate, name: str, count: int, limit_s: float = 90.0) -
         limit_s,
     )
     return found
+
+
+def rebalances(gate: Gate, name: str) -> list[RebalanceReport]:
+    """Reports of the rebalances that have ended."""
+    return [sample.rebalance for sample in samples(gate, name) if sample.rebalance]

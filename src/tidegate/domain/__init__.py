@@ -25,6 +25,7 @@ from tidegate.domain.observation import (
     LatencySample,
     Observation,
     OperatorSample,
+    RebalanceReport,
 )
 
 __all__ = [
@@ -52,6 +53,7 @@ __all__ = [
     "PolicyInvalid",
     "Proposal",
     "Reason",
+    "RebalanceReport",
     "Receipt",
     "ScaleExecutors",
     "SetAdmission",

@@ -54,6 +54,8 @@ class OperatorSample:
     state_rows: int | None = None
     state_bytes: int | None = None
     state_commit_s: float | None = None
+    executors: tuple[str, ...] = ()
+    """Which executor ran each of its tasks, by partition."""
 
     @property
     def skew(self) -> float | None:
@@ -111,6 +113,19 @@ class ArrivalSample:
 
 
 @dataclass(frozen=True, slots=True)
+class RebalanceReport:
+    """How a restart with another parallelism, or another interval, went."""
+
+    done: bool
+    """False where it was rolled back."""
+    pause_s: float | None
+    """From the last commit before to the first one after."""
+    state_rows: int | None = None
+    """Rows of state that moved."""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ApplicationSample:
     """One streaming query."""
 
@@ -132,6 +147,10 @@ class ApplicationSample:
     gated: bool = False
     """Its source takes a new admission limit without a restart."""
     restartable: bool = False
+    rebalancing: bool = False
+    """A restart is under way: what is seen of it now says nothing about its load."""
+    rebalance: RebalanceReport | None = None
+    """The restart that ended since the last observation."""
     error: str | None = None
     estimated: frozenset[str] = frozenset()
 

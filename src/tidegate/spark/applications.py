@@ -172,6 +172,7 @@ def _operator(count: OperatorCount, stage: StageSample, progress: Progress, stat
         state_rows=state.rows if state else None,
         state_bytes=state.memory_bytes if state else None,
         state_commit_s=state.commit_s if state else None,
+        executors=tuple(executor for _, executor in sorted(stage.executors.items())),
     )
 
 

@@ -78,7 +78,7 @@ class Gate:
         self._folder = Path(tempfile.mkdtemp(prefix="tidegate-"))
         atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
         _register_source(spark)
-        self.cluster = SparkCluster(spark, policy)
+        self.cluster = SparkCluster(spark, policy, note=lambda event, text: self.journal.note(time.time(), event, text))
         self._clock = WallClock()
         self.controller = Controller(policy, self.journal.load())
         self.runner = Runner(self.cluster, self.controller, self._clock, self.journal, self.journal)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from pyspark.sql import SparkSession
@@ -26,23 +27,28 @@ from tidegate.domain import (
     SetShare,
 )
 from tidegate.domain.policy import Policy
-from tidegate.spark.admission import Admission
 from tidegate.spark.applications import ApplicationBook
 from tidegate.spark.hosts import this_host
 from tidegate.spark.pool import ExecutorPoolKeeper
 from tidegate.spark.queries import RestartableQuery
+from tidegate.spark.rebalancer import Note, Rebalancer
 from tidegate.spark.watcher import Watcher
 
 logger = logging.getLogger("tidegate")
+
+Restart = SetParallelism | SetBatchInterval
+_GAP = "gap"
+_NOT_OURS = "the query was not started through gate.start, so it cannot be changed while it runs"
 
 
 class SparkCluster:
     """Watches and steers one Spark context."""
 
-    def __init__(self, spark: SparkSession, policy: Policy) -> None:
+    def __init__(self, spark: SparkSession, policy: Policy, note: Note = lambda event, text: None) -> None:
         self._watcher = Watcher(spark)
         self._pool = ExecutorPoolKeeper(spark.sparkContext, self._watcher, policy, may_act=policy.mode is Mode.APPLY)
         self._book = ApplicationBook(self._watcher)
+        self._rebalancer = Rebalancer(note)
         self._watcher.start()
         self.restartable: dict[str, RestartableQuery] = {}
 
@@ -53,8 +59,22 @@ class SparkCluster:
         return Observation(time.time(), applications, self._pool.sample(tuple(look.executors)), (this_host(),))
 
     def apply(self, decision: Decision) -> Receipt:
-        """Every action is tried; one that fails does not keep the others from being done."""
-        return Receipt(tuple(self._receipt(action) for action in decision.actions))
+        """Every action is tried; one that fails does not keep the others from being done.
+
+        All that restarts one application goes into one rebalance: the pause is paid once.
+        """
+        restarts: dict[str, list[Restart]] = {}
+        receipts: list[ActionReceipt] = []
+        for action in decision.actions:
+            if isinstance(action, SetParallelism) or (
+                isinstance(action, SetBatchInterval) and not self._gated(action.application)
+            ):
+                restarts.setdefault(action.application, []).append(action)
+            else:
+                receipts += self._tried([action], self._act, action)
+        for application, actions in restarts.items():
+            receipts += self._tried(actions, self._rebalance, application, actions)
+        return Receipt(tuple(receipts))
 
     def between_batches(self) -> bool:
         """Is no query in the middle of a batch?"""
@@ -68,73 +88,89 @@ class SparkCluster:
         gated = [query for query in list(self.restartable.values()) if query.query.isActive and query.gated]
         if len(gated) == self._book.active_queries():
             for query in gated:
-                query.close_gate()
+                query.close_gate(_GAP)
 
     def resume_batches(self) -> None:
         for query in list(self.restartable.values()):
-            query.open_gate()
+            query.open_gate(_GAP)
 
     def close(self) -> None:
+        self._rebalancer.close()
         self.resume_batches()
         self._watcher.stop()
 
-    def _receipt(self, action: Action) -> ActionReceipt:
+    def _tried(
+        self, actions: Sequence[Action], act: Callable[..., list[ActionReceipt]], *arguments: object
+    ) -> list[ActionReceipt]:
         try:
-            return self._act(action)
+            return act(*arguments)
         except Exception as error:  # the job goes on; the journal says what failed
-            text = str(error).strip()
-            logger.warning("%s failed: %s", action, text.splitlines()[0] if text else type(error).__name__)
-            return ActionReceipt(action, Outcome.FAILED, text.splitlines()[0] if text else type(error).__name__)
+            text = next(iter(str(error).strip().splitlines()), type(error).__name__)
+            logger.warning("%s failed: %s", ", ".join(map(str, actions)), text)
+            return [ActionReceipt(action, Outcome.FAILED, text) for action in actions]
 
-    def _act(self, action: Action) -> ActionReceipt:
+    def _act(self, action: Action) -> list[ActionReceipt]:
         if isinstance(action, ScaleExecutors):
-            return self._pool.scale(action, self)
+            return [self._pool.scale(action, self)]
         if isinstance(action, SetShare):
-            return ActionReceipt(action, Outcome.REFUSED, "this cluster has no shares to set")
+            return [ActionReceipt(action, Outcome.REFUSED, "this cluster has no shares to set")]
         query = self.restartable.get(action.application)
         if query is None:
-            note = "the query was not started through gate.start, so it cannot be changed while it runs"
-            return ActionReceipt(action, Outcome.REFUSED, note)
+            return [ActionReceipt(action, Outcome.REFUSED, _NOT_OURS)]
+        admission = query.admission
+        if admission is None:
+            return [ActionReceipt(action, Outcome.REFUSED, "its source has no gate")]
         if isinstance(action, SetAdmission):
-            return self._admit(query, action)
-        if isinstance(action, SetBatchInterval):
-            admission = query.admission
-            if admission is not None:
-                query.admit(replace(admission, interval_s=action.interval_s))
-                return ActionReceipt(action, Outcome.DONE, "through the gate, without a restart")
-            return self._restart(query, action)
-        return self._restart(query, action)
+            query.admit(replace(admission, rows_per_trigger=action.rows_per_trigger))
+        elif isinstance(action, SetBatchInterval):
+            query.admit(replace(admission, interval_s=action.interval_s))
+        return [ActionReceipt(action, Outcome.DONE)]
 
-    def _admit(self, query: RestartableQuery, action: SetAdmission) -> ActionReceipt:
-        in_force = query.admission
-        if in_force is None:
-            return ActionReceipt(action, Outcome.REFUSED, "its source has no gate")
-        query.admit(Admission(action.rows_per_trigger, in_force.interval_s))
-        return ActionReceipt(action, Outcome.DONE)
+    def _gated(self, application: str) -> bool:
+        query = self.restartable.get(application)
+        return query is not None and query.gated
 
-    def _restart(self, query: RestartableQuery, action: SetParallelism | SetBatchInterval) -> ActionReceipt:
-        if isinstance(action, SetParallelism):
-            if action.operator in self._book.stateful_operators(action.application):
-                note = "the operator keeps state: its parallelism changes by repartitioning the state, not by a restart"
-                return ActionReceipt(action, Outcome.REFUSED, note)
-            settings = query.settings.with_parallelism(action.operator, action.parallelism)
-        else:
-            settings = query.settings.with_interval(action.interval_s)
+    def _rebalance(self, application: str, actions: list[Restart]) -> list[ActionReceipt]:
+        """One restart for everything that is asked of an application."""
+        query = self.restartable.get(application)
+        if query is None:
+            return [ActionReceipt(action, Outcome.REFUSED, _NOT_OURS) for action in actions]
+        if self._rebalancer.busy(application):
+            return [ActionReceipt(action, Outcome.UNDER_WAY, "another rebalance is under way") for action in actions]
+        settings, partitions = query.settings, None
+        stateful = self._book.stateful_operators(application)
+        for action in actions:
+            if isinstance(action, SetBatchInterval):
+                settings = settings.with_interval(action.interval_s)
+                continue
+            settings = settings.with_parallelism(action.operator, action.parallelism)
+            if action.operator in stateful:
+                partitions = action.parallelism
+        if partitions is not None:
+            # all stateful operators of a query share one number of partitions
+            for operator in stateful:
+                settings = settings.with_parallelism(operator, partitions)
         if settings == query.settings:
-            return ActionReceipt(action, Outcome.DONE, "already so")
-        return ActionReceipt(action, Outcome.DONE, pause_s=query.restart(settings))
+            return [ActionReceipt(action, Outcome.DONE, "already so") for action in actions]
+        self._rebalancer.submit(query, settings, partitions)
+        return [ActionReceipt(action, Outcome.UNDER_WAY) for action in actions]
 
     def _with_handles(self, sample: ApplicationSample) -> ApplicationSample:
         """Add what only the gate knows: can it be restarted, and what does its source let through?"""
         query = self.restartable.get(sample.name)
         if query is None:
             return sample
-        answer, admission = query.gate_answer, query.admission
-        if answer is None or admission is None:
-            return replace(sample, restartable=True)
-        return replace(
+        sample = replace(
             sample,
             restartable=True,
+            rebalancing=self._rebalancer.busy(sample.name),
+            rebalance=self._rebalancer.report(sample.name),
+        )
+        answer, admission = query.gate_answer, query.admission
+        if answer is None or admission is None:
+            return sample
+        return replace(
+            sample,
             gated=True,
             admission_rows=admission.rows_per_trigger,
             arrival=ArrivalSample(answer.time_s, answer.arrived_rows),

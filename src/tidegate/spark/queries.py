@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable
@@ -14,14 +13,16 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from tidegate.domain import InvalidInput
 from tidegate.spark.admission import Admission, InForce, read_answer, write_admission
+from tidegate.spark.rebalance import Rebalanced, Transaction, rebalance, recover
 from tidegate.spark.settings import Settings
-
-logger = logging.getLogger("tidegate")
 
 Build = Callable[[SparkSession, Settings], DataStreamWriter]
 
 _BOUNDARY_WAIT_S = 60.0
+_PENDING_WAIT_S = 120
 _POLL_S = 0.005
+_END_POLL_S = 0.2
+_DRAIN = "drain"
 _CLOSED = Admission(rows_per_trigger=1, interval_s=1e12)  # longer than the time since the epoch
 
 
@@ -29,16 +30,16 @@ class RestartableQuery:
     """One query and how to build it again. Its checkpoint makes every restart go on exactly where it stopped."""
 
     def __init__(self, spark: SparkSession, build: Build, settings: Settings) -> None:
-        self._spark = spark
+        self.spark = spark
         self._build = build
         self._lock = threading.Lock()
         self._gate_lock = threading.Lock()  # the control holds batches while the user's thread may stop the query
         self._gate = Path(settings.gate)
         self._gate.unlink(missing_ok=True)  # an earlier query of this name may have left it closed
         self._asked: Admission | None = None
-        self._closed = False
-        self.settings = settings
-        self.query = self._start(settings)
+        self._closed_by: set[str] = set()
+        self.settings = recover(spark, settings) if settings.checkpoint else settings
+        self.query = self._start(self.settings)
 
     @property
     def name(self) -> str:
@@ -66,69 +67,96 @@ class RestartableQuery:
         """Turn the source's gate, without a restart; a closed gate takes it up when it opens."""
         with self._gate_lock:
             self._asked = admission
-            if not self._closed:
+            if not self._closed_by:
                 write_admission(self._gate, admission)
 
-    def close_gate(self) -> None:
-        """Let no further batch begin, where the source has a gate. Closing twice is closing once."""
+    def close_gate(self, by: str) -> None:
+        """Let no further batch begin, where the source has a gate; it stays closed until all who closed it open it."""
         with self._gate_lock:
-            if not self._closed and self.gated:
+            if not self._closed_by and self.gated:
                 write_admission(self._gate, _CLOSED)
-                self._closed = True
+            self._closed_by.add(by)
 
-    def open_gate(self) -> None:
+    def open_gate(self, by: str) -> None:
         """Give the gate back what is asked of it, or no word at all."""
         with self._gate_lock:
-            if not self._closed:
+            if by not in self._closed_by:
+                return
+            self._closed_by.discard(by)
+            if self._closed_by:
                 return
             if self._asked is None:
                 self._gate.unlink(missing_ok=True)
             else:
                 write_admission(self._gate, self._asked)
-            self._closed = False
 
-    def restart(self, settings: Settings) -> float:
-        """Stop at a batch boundary and start with other settings; back to the old ones where that fails.
+    def rebalance(
+        self, settings: Settings, partitions: int | None = None, told: Callable[[Transaction], None] = lambda _: None
+    ) -> Rebalanced:
+        """Go on with other settings, and with the state in so many partitions where it is to move.
 
-        Returns the pause in seconds.
+        Raises `RebalanceFailed` where it did not work and the query runs as before.
         """
         with self._lock:
-            began_s = time.monotonic()
-            self.stop_at_boundary()
-            try:
-                self.query = self._start(settings)
-            except Exception:
-                logger.warning("%s: did not start with new settings; going back to the old ones", self.name)
-                self.query = self._start(self.settings)
-                raise
-            self.settings = settings
-            return time.monotonic() - began_s
+            return rebalance(self, settings, partitions, told)
+
+    def restart(self, settings: Settings) -> float:
+        """Go on with other settings; the pause in seconds."""
+        return self.rebalance(settings).pause_s
+
+    def await_end(self, limit_s: float | None = None) -> bool:
+        """Wait until the query has ended for good; a rebalance in between is no end. False where time ran out."""
+        deadline_s = time.monotonic() + (limit_s if limit_s is not None else float("inf"))
+        while time.monotonic() < deadline_s:
+            if not self.query.isActive and self._lock.acquire(blocking=False):
+                try:
+                    if not self.query.isActive:
+                        return True
+                finally:
+                    self._lock.release()
+            time.sleep(_END_POLL_S)
+        return False
 
     def stop_at_boundary(self) -> None:
-        """Stop between two batches: close the gate where there is one, and wait until no trigger is active."""
-        self.close_gate()
-        try:
-            deadline_s = time.monotonic() + _BOUNDARY_WAIT_S
-            while self.query.isActive and time.monotonic() < deadline_s:
-                if not self.query.status["isTriggerActive"]:
-                    break
-                time.sleep(_POLL_S)
-            self.query.stop()
-        finally:
-            self.open_gate()  # the next run must not find it closed
+        """Stop between two batches."""
+        self.drain()
+        self.open_gate(_DRAIN)  # the next run must not find it closed
 
-    def _start(self, settings: Settings) -> StreamingQuery:
+    # what a rebalance asks for
+
+    def drain(self) -> None:
+        """Stop between two batches: close the gate where there is one, and wait until no trigger is active."""
+        self.close_gate(_DRAIN)
+        deadline_s = time.monotonic() + _BOUNDARY_WAIT_S
+        while self.query.isActive and time.monotonic() < deadline_s:
+            if not self.query.status["isTriggerActive"]:
+                break
+            time.sleep(_POLL_S)
+        self.query.stop()
+
+    def finish_pending(self) -> None:
+        """Run the batch that a stop has cut to its end: with the gate closed, a single trigger takes nothing more."""
+        pending = self._start(self.settings, once=True)
+        pending.awaitTermination(_PENDING_WAIT_S)
+        pending.stop()
+
+    def begin(self, settings: Settings) -> None:
+        self.open_gate(_DRAIN)
+        self.query = self._start(settings)
+        self.settings = settings
+
+    def _start(self, settings: Settings, once: bool = False) -> StreamingQuery:
         # Adaptive execution would merge and rename the stages that operators are known by; the setting is taken
         # over by the query when it starts, so it can be put back right after.
-        before = self._spark.conf.get("spark.sql.adaptive.enabled", "true")
-        self._spark.conf.set("spark.sql.adaptive.enabled", "false")
+        before = self.spark.conf.get("spark.sql.adaptive.enabled", "true")
+        self.spark.conf.set("spark.sql.adaptive.enabled", "false")
         try:
-            writer = self._build(self._spark, settings)
+            writer = self._build(self.spark, settings)
             if not isinstance(writer, DataStreamWriter):
                 raise InvalidInput(
                     f"{settings.name}: build must return a DataStreamWriter (df.writeStream…, without .start()), "
                     f"not {type(writer).__name__}"
                 )
-            return writer.queryName(settings.name).start()
+            return (writer.trigger(once=True) if once else writer).queryName(settings.name).start()
         finally:
-            self._spark.conf.set("spark.sql.adaptive.enabled", str(before))
+            self.spark.conf.set("spark.sql.adaptive.enabled", str(before))

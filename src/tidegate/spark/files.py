@@ -1,0 +1,62 @@
+"""Small files on whatever filesystem Spark writes its checkpoints to, through Hadoop's own client."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+
+class Files:
+    """Read, replace, copy and delete, with the checksums that Hadoop keeps beside local files taken care of."""
+
+    def __init__(self, spark: SparkSession, root: str) -> None:
+        jvm: Any = spark.sparkContext._jvm
+        self._jvm = jvm
+        self._conf = spark._jsparkSession.sessionState().newHadoopConf()
+        self._root: Any = self._jvm.org.apache.hadoop.fs.Path(root)
+        self._system = self._root.getFileSystem(self._conf)
+
+    def names(self, folder: str) -> list[str]:
+        """Plain files in a folder, without hidden ones; none where there is no such folder."""
+        path = self._path(folder)
+        if not self._system.exists(path):
+            return []
+        found = (status.getPath().getName() for status in self._system.listStatus(path) if status.isFile())
+        return sorted(str(name) for name in found if not str(name).startswith("."))
+
+    def read(self, name: str) -> str | None:
+        """The whole text, or None where the file is not there."""
+        path = self._path(name)
+        if not self._system.exists(path):
+            return None
+        stream = self._system.open(path)
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def replace(self, name: str, text: str) -> None:
+        """Write beside and rename, so that nobody ever reads half of it."""
+        draft = self._path(f"{name}.draft")
+        stream = self._system.create(draft, True)
+        try:
+            stream.write(bytearray(text.encode()))
+        finally:
+            stream.close()
+        target = self._path(name)
+        self._system.delete(target, False)
+        self._system.rename(draft, target)
+
+    def copy(self, source: str, target: str) -> None:
+        """Copy a file or a folder."""
+        self._jvm.org.apache.hadoop.fs.FileUtil.copy(
+            self._system, self._path(source), self._system, self._path(target), False, True, self._conf
+        )
+
+    def delete(self, name: str) -> None:
+        """Remove a file or a folder; one that is not there is no error."""
+        self._system.delete(self._path(name), True)
+
+    def _path(self, name: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(self._root, name) if name else self._root
