@@ -12,7 +12,15 @@ from tidegate.load import LoadProfile, profile_from_spec
 
 @dataclass(frozen=True, slots=True)
 class SimOperator:
-    """A stage of every batch: `cost_s_per_row` slot-seconds for a row, at most `parallelism` slots at once."""
+    """A stage of every batch: `cost_s_per_row` slot-seconds for a row, at most `parallelism` slots at once.
+
+    What may make more tasks useless is there too: a hot key, a lock that lets few work at once, tasks so small that
+    starting them costs more than their work.
+
+    >>> hot = SimOperator("join", 0.001, hot_share=0.5)
+    >>> hot.largest_share(1), hot.largest_share(10)  # of the rows, in the partition with the hot key
+    (1.0, 0.55)
+    """
 
     name: str
     cost_s_per_row: float
@@ -20,14 +28,47 @@ class SimOperator:
     selectivity: float = 1.0
     inputs: tuple[str, ...] | None = None
     """Operators that feed it; left out: the one before it in the list."""
+    communication_s_per_row: float = 0.0
+    """Slot-seconds that a task waits for the shuffle to bring it a row."""
+    bytes_per_row: float = 0.0
+    """Shuffle bytes of a row that comes in."""
+    hot_share: float = 0.0
+    """Share of its rows that carry one key, and so meet in one task; the others spread evenly."""
+    works_at_once: int | None = None
+    """At most so many tasks make headway together, the others hold their slots and wait: a lock, a narrow service."""
+    task_overhead_s: float = 0.0
+    """Slot-seconds that a task costs beside its rows."""
+    stateful: bool = False
+    """Stateful operators of one application share one parallelism."""
+    state_keys: int = 0
+    """Keys that its state can come to hold."""
+    fixed: bool = False
+    """A new parallelism is taken without a word and ignored."""
 
     def __post_init__(self) -> None:
-        if not self.cost_s_per_row >= 0:
-            raise InvalidInput(f"operator {self.name}: cost per row is 0 or more seconds, not {self.cost_s_per_row}")
-        if not self.selectivity >= 0:
-            raise InvalidInput(f"operator {self.name}: selectivity is 0 or more, not {self.selectivity}")
-        if self.parallelism < 1:
-            raise InvalidInput(f"operator {self.name}: parallelism is at least 1, not {self.parallelism}")
+        for what, amount in (
+            ("cost per row", self.cost_s_per_row),
+            ("communication per row", self.communication_s_per_row),
+            ("task overhead", self.task_overhead_s),
+        ):
+            if not 0 <= amount < float("inf"):
+                raise InvalidInput(f"operator {self.name}: {what} is 0 or more seconds, not {amount}")
+        for what, amount in (
+            ("selectivity", self.selectivity),
+            ("bytes per row", self.bytes_per_row),
+            ("state keys", self.state_keys),
+        ):
+            if not amount >= 0:
+                raise InvalidInput(f"operator {self.name}: {what} is 0 or more, not {amount}")
+        if not 0 <= self.hot_share <= 1:
+            raise InvalidInput(f"operator {self.name}: hot share lies between 0 and 1, not {self.hot_share}")
+        for what, count in (("parallelism", self.parallelism), ("works at once", self.works_at_once)):
+            if count is not None and count < 1:
+                raise InvalidInput(f"operator {self.name}: {what} is at least 1, not {count}")
+
+    def largest_share(self, parallelism: int) -> float:
+        """Share of the rows in the fullest of so many partitions."""
+        return self.hot_share + (1 - self.hot_share) / parallelism
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +94,12 @@ class SimApplication:
     """From the last commit before a restart to the next trigger."""
     gated: bool = True
     restartable: bool = True
+    sink_s: float = 0.0
+    """What the sink takes on the driver, after the stages of a batch, whatever its size."""
+    sink_s_per_row: float = 0.0
+    """And for every row of the batch."""
+    repartition_s: float = 8.0
+    """What a restart takes longer that changes the parallelism of stateful operators."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.load, LoadProfile):
@@ -63,6 +110,9 @@ class SimApplication:
             ("overhead", self.overhead_s),
             ("cold start", self.cold_s),
             ("restart", self.restart_s),
+            ("sink", self.sink_s),
+            ("sink per row", self.sink_s_per_row),
+            ("repartition", self.repartition_s),
         ):
             if not 0 <= seconds < float("inf"):
                 raise InvalidInput(f"application {self.name}: {what} is 0 or more seconds, not {seconds}")
@@ -85,6 +135,11 @@ class SimApplication:
             return (index - 1,)
         names = [operator.name for operator in self.operators]
         return tuple(names.index(name) for name in inputs)
+
+    def bytes_onward(self, index: int) -> float:
+        """Bytes that a row which leaves operator `index` weighs, on all its ways."""
+        later = range(index + 1, len(self.operators))
+        return sum(self.operators[child].bytes_per_row for child in later if index in self.inputs_of(child))
 
     def _check_operators(self) -> None:
         if not self.operators:

@@ -189,7 +189,8 @@ class SimCluster:
                 self._commit(gate, next_s)
 
     def _commit(self, gate: Gate, now_s: float) -> None:
-        self._unseen[gate.name].append(gate.commit(now_s))
+        there = [executor.id for executor in self.executors.samples(now_s, 0.0)]
+        self._unseen[gate.name].append(gate.commit(now_s, there))
         self.executors.batch_ended(gate.name)
 
     def _sample(self, gate: Gate) -> ApplicationSample:
@@ -202,6 +203,7 @@ class SimCluster:
             last_progress_s = min(last_progress_s, silence.from_s)
         if self._fault_now(MetricsMissing) is not None:
             batches = tuple(without_stages(batch) for batch in batches)
+        rebalance, gate.rebalance = gate.rebalance, None
         return ApplicationSample(
             name=gate.name,
             batches=batches,
@@ -210,6 +212,8 @@ class SimCluster:
             admission_rows=gate.admission_rows,
             gated=gate.application.gated,
             restartable=gate.application.restartable,
+            rebalancing=gate.restarting,
+            rebalance=rebalance,
         )
 
     def _apply(self, action: Action) -> ActionReceipt:

@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from tidegate.domain.policy import Policy
+from tidegate.sim.application import SimApplication, SimOperator
 from tidegate.sim.faults import ExecutorLost, Fault, MetricsMissing, MetricsStale, SlowStart
 from tidegate.sim.section import Amount, Load, Name, Section
 
@@ -45,6 +46,16 @@ class PoolOperatorSpec(Section):
     parallelism: Annotated[int, Field(ge=1)] = 8
     selectivity: Amount = 1.0
     inputs: tuple[str, ...] | None = None
+    communication_s_per_row: Amount = Field(default=0.0, description="Slot-seconds of waiting for the shuffle, a row.")
+    bytes_per_row: Amount = Field(default=0.0, description="Shuffle bytes of a row that comes in.")
+    hot_share: Annotated[float, Field(ge=0, le=1)] = Field(default=0.0, description="Rows that meet in one task.")
+    works_at_once: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, description="At most so many tasks make headway together: a lock, a narrow service."
+    )
+    task_overhead_s: Amount = Field(default=0.0, description="Slot-seconds that a task costs beside its rows.")
+    stateful: bool = Field(default=False, description="Stateful operators share one parallelism.")
+    state_keys: Annotated[int, Field(ge=0)] = 0
+    fixed: bool = Field(default=False, description="A new parallelism is taken and ignored.")
 
 
 class PoolApplicationSpec(Section):
@@ -58,6 +69,15 @@ class PoolApplicationSpec(Section):
     admission_rows: Annotated[int, Field(ge=1)] | None = None
     cold_s: Amount = 2.0
     restart_s: Amount = 4.0
+    sink_s: Amount = Field(default=0.0, description="What the sink takes on the driver, a batch.")
+    sink_s_per_row: Amount = 0.0
+    repartition_s: Amount = Field(default=8.0, description="What it takes longer to restart with another state.")
+
+    def application(self) -> SimApplication:
+        """What is simulated."""
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        operators = tuple(SimOperator(**operator.model_dump()) for operator in self.operators)
+        return SimApplication(**(fields | {"operators": operators}))
 
 
 class PoolSpec(Section):

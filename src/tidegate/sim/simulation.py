@@ -10,7 +10,6 @@ from tidegate.control.controller import Controller
 from tidegate.control.journal import MemoryJournal
 from tidegate.control.runner import Runner
 from tidegate.domain import Decision, Observation
-from tidegate.sim.application import SimApplication, SimOperator
 from tidegate.sim.cluster import SimCluster
 from tidegate.sim.platform import Platform
 from tidegate.sim.poolspec import PoolSpec
@@ -84,19 +83,7 @@ class PoolRun:
     def __init__(self, spec: PoolSpec, seed: int) -> None:
         self.spec = spec
         self.cluster = SimCluster(
-            [
-                SimApplication(
-                    name=application.name,
-                    load=application.load,
-                    interval_s=application.interval_s,
-                    overhead_s=application.overhead_s,
-                    operators=tuple(SimOperator(**operator.model_dump()) for operator in application.operators),
-                    admission_rows=application.admission_rows,
-                    cold_s=application.cold_s,
-                    restart_s=application.restart_s,
-                )
-                for application in spec.applications
-            ],
+            [application.application() for application in spec.applications],
             spec.executors,
             spec.slots_per_executor,
             startup_s=spec.startup_s,

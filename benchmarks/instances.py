@@ -1,0 +1,103 @@
+"""Instance scheduling measured against the default assignment that it replaces.
+
+    python benchmarks/instances.py [--hosts N] [--applications N]
+
+A cluster runs WordCounts (source → split → count); a third of them get more tasks, and a host is lost and replaced.
+Printed are, for both and as ratios ours ÷ default: the CPU time that it takes to assign, the instances that move to
+another slot, the pairs of a task and its feeder of the same number that are on different hosts; then what a move has
+to cost, in microseconds, for the moves that are spared to pay for the time of assigning; and the fullest slot.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+
+from tidegate.planning.instances import Wanted, deal_in_turn, schedule_instances
+from tidegate.planning.migration import Assignment, Instance, Place, migrate
+
+_SLOTS = 4
+_ROUNDS = 200
+_OPERATORS = ("source", "split", "count")
+
+
+def main() -> None:
+    """Build the cluster, change it, and let both schedulers answer."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hosts", type=int, default=25)
+    parser.add_argument("--applications", type=int, default=12)
+    asked = parser.parse_args()
+    drawn = random.Random(7)
+    places = _places(range(asked.hosts))
+    before = [
+        Wanted(f"t{number}", {name: drawn.randint(2, 10) for name in _OPERATORS})
+        for number in range(asked.applications)
+    ]
+    after = [_grown(application, level) for level, application in enumerate(before)]
+    left = _places([*range(1, asked.hosts), asked.hosts])
+    default_now = deal_in_turn(before, places)
+    own_now = schedule_instances(before, places, {})
+    default_s = _best_s(lambda: deal_in_turn(after, left))
+    own_s = _best_s(lambda: schedule_instances(after, left, own_now))
+    default, own = deal_in_turn(after, left), schedule_instances(after, left, own_now)
+    spared = _moved(default_now, default) - _moved(own_now, own)
+    report = {
+        "instances": len(own),
+        "slots": len(left),
+        "time": {"default_ms": default_s * 1e3, "ours_ms": own_s * 1e3, "ratio": own_s / default_s},
+        "moved": _compare(_moved(default_now, default), _moved(own_now, own)),
+        "feeders_elsewhere": _compare(_apart(default), _apart(own)),
+        "pays_if_a_move_costs_us": (own_s - default_s) / spared * 1e6 if spared else None,
+        "fullest_slot": {"default": _fullest(default), "ours": _fullest(own)},
+    }
+    print(json.dumps(report, indent=2))
+
+
+def _places(hosts: range | list[int]) -> list[Place]:
+    return [Place(f"s{host:03}", str(6700 + slot)) for host in hosts for slot in range(_SLOTS)]
+
+
+def _grown(application: Wanted, number: int) -> Wanted:
+    if number % 3:
+        return application
+    tasks = {name: count + (4 if name == "split" else 2) for name, count in application.parallelism.items()}
+    return Wanted(application.application, tasks, level=number + 1)
+
+
+def _best_s(assign: Callable[[], Assignment]) -> float:
+    times_s = []
+    for _ in range(_ROUNDS):
+        began_s = time.process_time()
+        assign()
+        times_s.append(time.process_time() - began_s)
+    return min(times_s)
+
+
+def _moved(before: Assignment, after: Assignment) -> int:
+    return migrate(before, after).counts["move"]
+
+
+def _apart(assignment: Assignment) -> int:
+    feeds = dict(zip(_OPERATORS[1:], _OPERATORS, strict=False))
+    pairs = (
+        (place, assignment.get(Instance(instance.application, feeds[instance.operator], instance.task)))
+        for instance, place in assignment.items()
+        if instance.operator in feeds
+    )
+    return sum(feeder is not None and feeder.host != place.host for place, feeder in pairs)
+
+
+def _fullest(assignment: Assignment) -> int:
+    return max(Counter(assignment.values()).values())
+
+
+def _compare(default: int, own: int) -> dict[str, float]:
+    return {"default": default, "ours": own, "ratio": own / default if default else 1.0}
+
+
+if __name__ == "__main__":
+    main()

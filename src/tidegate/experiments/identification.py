@@ -1,0 +1,193 @@
+"""Bottlenecks planted in random applications: does the planner name the operator and the kind, and put it right?
+
+A case is a simulated query of 3 to 12 operators. *Planted*: every operator keeps a batch about equally busy but one,
+which has too few tasks for its compute or its communication, so that the objective is missed; with enough tasks it is
+kept. *Balanced*: the same without the planted one, the objective kept: any rescale is a mistake.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from tidegate.control.controller import Controller
+from tidegate.control.entry import Entry
+from tidegate.control.journal import MemoryJournal
+from tidegate.control.runner import Runner
+from tidegate.domain import Decision, Observation, Receipt
+from tidegate.domain.policy import Policy
+from tidegate.load import Constant, Poisson
+from tidegate.planning.elasticmemory import MeStreamMemory
+from tidegate.sim.application import SimApplication, SimOperator
+from tidegate.sim.cluster import SimCluster
+
+_WATCHED_S = 180.0
+_JUDGED_S = 40.0  # the end of a run, over which its objective is judged
+_INTERVAL_S = 1.0
+_NAMED = re.compile(r"(\S+) is the bottleneck \((compute|communication)")
+
+Shape = Literal["planted", "balanced"]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One random application, and what is wrong with it; nothing where no operator is planted."""
+
+    application: SimApplication
+    objective_s: float
+    executors: int
+    slots_per_executor: int
+    operator: str | None = None
+    kind: str | None = None
+
+    @property
+    def policy(self) -> Policy:
+        return Policy.model_validate({"planner": "me-stream", "objective": {"latency_s": self.objective_s}})
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the planner made of a case, as its journal says."""
+
+    named: str | None
+    """The bottleneck of the first rescale, or None where there was none."""
+    kind: str | None
+    reconfigurations: int
+    late_share: float
+    """Rows beyond the objective in the last minute."""
+
+    @property
+    def kept(self) -> bool:
+        return self.late_share <= 0.01
+
+
+def draw_case(shape: Shape, seed: int) -> Case:
+    """A case from its seed: graph, selectivities, costs, communication, parallelism, pool and load are all drawn."""
+    random = np.random.default_rng(seed)
+    slots_per_executor, executors = int(random.integers(2, 5)), int(random.integers(2, 5))
+    slots = slots_per_executor * executors
+    count = int(random.integers(3, 13))
+    rate = float(random.integers(100, 2000))
+    overhead_s = float(random.uniform(0.05, 0.15))
+    stage_s = float(random.uniform(0.3, 0.6)) / count
+    graph = _draw_graph(random, count)
+    tasks = [int(random.integers(1, slots + 1)) for _ in range(count)]
+    times_s = [stage_s * float(random.uniform(0.7, 1.3)) for _ in range(count)]
+    waiting = [float(random.uniform(0, 1)) if place else 0.0 for place in range(count)]
+    best_s = _latency_s(times_s, overhead_s)
+    if shape == "balanced":
+        objective_s = best_s * float(random.uniform(1.6, 3.0))
+        built = _build(graph, tasks, times_s, waiting, rate, overhead_s, seed)
+        return Case(built, objective_s, executors, slots_per_executor)
+    kind = "compute" if random.random() < 0.5 else "communication"
+    place = int(random.integers(0 if kind == "compute" else 1, count))
+    tasks[place] = int(random.integers(1, max(2, slots // 4 + 1)))
+    times_s[place] = max(0.35, stage_s * float(random.uniform(2.5, 8.0)))
+    waiting[place] = 0.0 if not place else float(random.uniform(*((0, 0.4) if kind == "compute" else (0.6, 1.0))))
+    slow_s = _latency_s(times_s, overhead_s)
+    mended = list(times_s)
+    mended[place] *= tasks[place] / slots
+    good_s = _latency_s(mended, overhead_s)
+    objective_s = good_s + (min(slow_s, 3 * good_s) - good_s) * float(random.uniform(0.3, 0.9))
+    built = _build(graph, tasks, times_s, waiting, rate, overhead_s, seed)
+    return Case(built, objective_s, executors, slots_per_executor, graph[place].name, kind)
+
+
+def run_case(case: Case, seed: int, watched_s: float = _WATCHED_S) -> Verdict:
+    """Steer the case for a while and grade what was done."""
+    cluster = SimCluster([case.application], case.executors, case.slots_per_executor, noise=0.06, seed=seed)
+    entries = steer(cluster, case.policy, watched_s)
+    rescales = [entry.decision for entry in entries if entry.decision and entry.decision.actions]
+    found = _NAMED.search(rescales[0].reasons[-1].text) if rescales else None
+    gate = cluster.gates[0]
+    judged = [commit for commit in gate.commits if commit.time_s > watched_s - _JUDGED_S]
+    late = sum(
+        max(0, min(commit.end, gate.rows_arrived(commit.time_s - case.objective_s)) - commit.first) for commit in judged
+    )
+    rows = sum(commit.end - commit.first for commit in judged)
+    return Verdict(
+        named=found.group(1) if found else None,
+        kind=found.group(2) if found else None,
+        reconfigurations=gate.restarts,
+        late_share=late / rows if rows else 1.0,
+    )
+
+
+def steer(cluster: SimCluster, policy: Policy, until_s: float) -> Sequence[Entry]:
+    """A closed loop under the me-stream planner; returns its journal."""
+    controller = Controller(policy)
+    journal = MemoryJournal()
+    told = _Told(cluster, controller.knowledge.operators)
+    Runner(told, controller, cluster.clock, journal, journal).run(until_s=until_s)
+    return journal.entries
+
+
+class _Told:
+    """A cluster whose receipts reach the planner's memory."""
+
+    def __init__(self, cluster: SimCluster, memory: MeStreamMemory) -> None:
+        self._cluster = cluster
+        self._memory = memory
+
+    def observe(self) -> Observation:
+        return self._cluster.observe()
+
+    def apply(self, decision: Decision) -> Receipt:
+        receipt = self._cluster.apply(decision)
+        self._memory.learn(receipt)
+        return receipt
+
+
+def _draw_graph(random: np.random.Generator, count: int) -> list[SimOperator]:
+    """Operators that read one or two of the three before them, without costs yet."""
+    operators = []
+    for place in range(count):
+        nearest = [f"op{earlier}" for earlier in range(max(0, place - 3), place)]
+        inputs = tuple(random.choice(nearest, size=min(len(nearest), int(random.integers(1, 3))), replace=False))
+        selectivity = float(random.uniform(0.5, 1.2))
+        operators.append(
+            SimOperator(f"op{place}", 0.0, selectivity=selectivity, inputs=tuple(map(str, inputs)) if place else None)
+        )
+    return operators
+
+
+def _build(
+    graph: list[SimOperator],
+    tasks: list[int],
+    times_s: list[float],
+    waiting: list[float],
+    rate: float,
+    overhead_s: float,
+    seed: int,
+) -> SimApplication:
+    """Give every operator the costs with which its stage takes `times_s` on `tasks` slots in a batch of a second."""
+    rows: dict[str, float] = {}
+    operators = []
+    for operator, count, time_s, share in zip(graph, tasks, times_s, waiting, strict=True):
+        taken = sum(rows[name] for name in operator.inputs) if operator.inputs else rate * _INTERVAL_S
+        rows[operator.name] = taken * operator.selectivity
+        row_s = time_s * count / taken
+        operators.append(
+            replace(
+                operator,
+                parallelism=count,
+                cost_s_per_row=row_s * (1 - share),
+                communication_s_per_row=row_s * share,
+                bytes_per_row=100.0,
+            )
+        )
+    load = Poisson(of=Constant(rate=rate), seed=seed)
+    return SimApplication("app", load, _INTERVAL_S, overhead_s, operators=tuple(operators))
+
+
+def _latency_s(times_s: list[float], overhead_s: float) -> float:
+    """What the oldest row of a batch takes when batches have settled; stage times grow with the batch."""
+    load = sum(times_s) / _INTERVAL_S
+    batch_s = overhead_s + load * _INTERVAL_S
+    if batch_s > _INTERVAL_S:
+        batch_s = overhead_s / (1 - load) if load < 1 else 60.0
+    return max(_INTERVAL_S, batch_s) + batch_s

@@ -1,0 +1,284 @@
+"""The mpc planner: shares the slots of one pool among service classes, by admission limits and pool weights.
+
+Micro-batch queries are served in bulk: what can be steered is how much work a trigger lets in. So the step of `mpc`
+plans over one trigger interval, and its grants become rows per trigger:
+
+1. every class is granted what brings it to its set-point, the heavier first, nobody below its floor;
+2. capacity that is left goes to rows that wait, the heavier class first, until the slots are full: nothing stays idle
+   while anybody waits;
+3. an application whose grant covers all its rows is not limited at all; the others are limited to their grant.
+
+A trim corrects what the model does not know (waves, the driver's own work): slots that stay idle while rows are held
+back raise it, a class that is late although it is served in full lowers it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from math import exp
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidegate.domain import Proposal, Reason, SetAdmission, SetShare
+from tidegate.domain.policy import Policy
+from tidegate.forecast import ArimaBank
+from tidegate.monitor.saturation import HostSignal, Saturation, SaturationMemory, judge
+from tidegate.monitor.violations import ClassProfile, record, window_share
+from tidegate.planning.allocation import allocate
+from tidegate.planning.mpc import Grant, step
+from tidegate.planning.mpc_member import Member, classes_of, load_of, response_text, rows_limit
+from tidegate.planning.planner import Known, Plan, Situation
+
+Floats = NDArray[np.float64]
+
+_MOST_RATES = 64
+_LEAST_RATES = 16
+"""Counts from which a forecast is tried; before, the workload's own trend stands for it."""
+_REPORT_LAG_S = 2.0
+_BUSY_PERIODS = 4.0
+_IDLE = 0.97
+"""Of the slots that may be filled: below it they count as idle."""
+_TRIM_STEP, _TRIM_RANGE = 0.01, (0.7, 1.3)
+_LEAST_POOL_SHARE = 0.02
+
+
+@dataclass(slots=True)
+class MpcMemory:
+    """What the planner remembers, in plain values."""
+
+    counts: dict[str, tuple[float, int]] = field(default_factory=dict)
+    """Rows that had ever arrived, when last told: `(time_s, rows)`."""
+    rates: dict[str, list[float]] = field(default_factory=dict)
+    """Arrival rates between those counts, newest last."""
+    backlogs: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """`(time_s, rows)` behind, falling slowly: what is pending swings with every trigger."""
+    busy: list[tuple[float, float]] = field(default_factory=list)
+    """Slot-seconds of committed batches: `(committed_s, busy_s)`."""
+    shares: dict[str, float] = field(default_factory=dict)
+    """Pool shares as last asked for."""
+    trim: float = 1.0
+    classes: dict[str, ClassProfile] = field(default_factory=dict)
+    saturation: SaturationMemory = field(default_factory=SaturationMemory)
+
+
+class MpcPlanner:
+    """Admission and shares by class, one step at a time; it never resizes the pool."""
+
+    def __init__(self, memory: MpcMemory) -> None:
+        self._memory = memory
+
+    def plan(self, situation: Situation, signal: HostSignal | None = None) -> Plan:
+        """Grant every application its part of the next trigger interval."""
+        policy, slots = situation.policy, situation.pool.slots
+        self._remember(situation)
+        doubts = tuple(known.distrust for known in situation.applications if known.distrust is not None)
+        forecasts = self._forecasts(policy.predictive.horizon)
+        members = [self._member(known, situation, forecasts) for known in situation.applications if _usable(known)]
+        if not members or not slots:
+            return Plan((), doubts or (Reason("hold-learning", "too few batches seen yet"),), {})
+        saturation = self._saturation(members, signal)
+        period_s = max(member.period_s for member in members)
+        grant = step(load_of(members), classes_of(members), policy.predictive, slots, period_s, saturation.cap)
+        self._correct(situation.time_s, members, slots, period_s, policy)
+        granted = self._fill(members, grant, slots, saturation, policy)
+        limits = {member.name: rows_limit(member, slots_of) for member, slots_of in zip(members, granted, strict=True)}
+        account = _account(members, grant, granted, slots)
+        proposals = [
+            proposal
+            for member, slots_of in zip(members, granted, strict=True)
+            if (proposal := _admission(member, limits[member.name], float(slots_of), slots, policy)) is not None
+        ]
+        proposals += self._shares(members, granted, limits, slots, policy)
+        reasons = [Reason("short" if any(limits.values()) else "hold-fits", account)]
+        reasons += [saturation.reason] if saturation.reason else []
+        reasons += self._incidents(policy)
+        needed = {member.name: float(cpus) for member, cpus in zip(members, grant.needed_cpus, strict=True)}
+        return Plan(tuple(proposals), (*reasons, *doubts), needed)
+
+    def _remember(self, situation: Situation) -> None:
+        """Counts of arrivals, slot-seconds of batches, and what each class has delivered."""
+        memory, policy = self._memory, situation.policy
+        longest_s = max((known.sample.interval_s for known in situation.applications), default=1.0)
+        for known in situation.applications:
+            sample, name = known.sample, known.sample.name
+            group = _group(policy, name)
+            for batch in sample.batches:
+                if batch.busy_s is not None:
+                    memory.busy.append((batch.committed_s, batch.busy_s))
+                if batch.latency is not None and not batch.warming:
+                    profile = memory.classes.setdefault(group, ClassProfile())
+                    record(profile, batch.committed_s, batch.latency, policy.class_of(name))
+            if sample.arrival is not None:
+                self._count(name, sample.arrival.time_s, sample.arrival.arrived_rows)
+        since_s = situation.time_s - _BUSY_PERIODS * max(longest_s, 5.0)
+        memory.busy = [(at_s, busy_s) for at_s, busy_s in memory.busy if at_s >= since_s]
+        present = {known.sample.name for known in situation.applications}
+        for by_name in (memory.counts, memory.rates, memory.backlogs):
+            for gone in by_name.keys() - present:
+                del by_name[gone]
+
+    def _count(self, name: str, time_s: float, rows: int) -> None:
+        memory = self._memory
+        last = memory.counts.get(name)
+        if last is not None and time_s <= last[0]:
+            return
+        memory.counts[name] = (time_s, rows)
+        if last is None or rows < last[1]:
+            memory.rates.pop(name, None)  # a source that was started anew counts from zero again
+            return
+        rates = memory.rates.setdefault(name, [])
+        rates.append((rows - last[1]) / (time_s - last[0]))
+        del rates[:-_MOST_RATES]
+
+    def _member(self, known: Known, situation: Situation, forecasts: dict[str, float]) -> Member:
+        workload, sample = known.workload, known.sample
+        assert workload is not None
+        rule, objective = situation.policy.class_of(sample.name), situation.policy.objective_of(sample.name)
+        period_s = max(sample.interval_s, workload.cost.overhead_s, situation.policy.interval_s)
+        rate = forecasts.get(sample.name, workload.expected_rows_per_s)
+        # Rows wait for their trigger, then in a batch, then for its report: only what is beyond that is a backlog.
+        usual_s = period_s + min(workload.batch_s, period_s) + _REPORT_LAG_S
+        behind = max(0.0, workload.pending_rows - rate * usual_s)
+        rows = max(rate * period_s, 1.0)
+        return Member(
+            name=sample.name,
+            group=_group(situation.policy, sample.name),
+            gated=sample.gated,
+            limit=sample.admission_rows,
+            weight=rule.weight,
+            floor=rule.floor,
+            latency_s=objective.latency_s,
+            percentile=objective.percentile,
+            rows_per_s=rate,
+            backlog_rows=self._smooth(sample.name, situation.time_s, behind, period_s),
+            row_s=max(workload.cost.row_s + workload.cost.batch_s / rows, 1e-9),
+            period_s=period_s,
+            known=known,
+        )
+
+    def _smooth(self, name: str, now_s: float, behind: float, period_s: float) -> float:
+        """A backlog is believed at once when it grows, and over a period when it shrinks."""
+        before_s, before = self._memory.backlogs.get(name, (now_s, 0.0))
+        smooth = max(behind, behind + (before - behind) * exp(-max(0.0, now_s - before_s) / period_s))
+        self._memory.backlogs[name] = (now_s, smooth)
+        return smooth
+
+    def _forecasts(self, horizon: int) -> dict[str, float]:
+        """The highest rate ahead of every application whose forecast has proved better than the last value."""
+        rates = {name: seen for name, seen in self._memory.rates.items() if len(seen) >= _LEAST_RATES}
+        if not rates:
+            return {}
+        bank = ArimaBank(len(rates), horizon)
+        # Histories of different lengths end together; what came before a short one is missing.
+        history = np.full((max(map(len, rates.values())), len(rates)), np.nan)
+        for column, seen in enumerate(rates.values()):
+            history[-len(seen) :, column] = seen
+        for values in history:
+            bank.observe(values)
+        forecast = bank.forecast()
+        return {
+            name: float(forecast.mean[column].max()) for column, name in enumerate(rates) if forecast.trusted[column]
+        }
+
+    def _saturation(self, members: list[Member], signal: HostSignal | None) -> Saturation:
+        costs = {}
+        for member in members:
+            assert member.known.workload is not None
+            costs[member.name] = (member.known.workload.cost.row_s, member.rows_per_s)
+        return judge(self._memory.saturation, costs, signal)
+
+    def _correct(self, now_s: float, members: list[Member], slots: int, period_s: float, policy: Policy) -> None:
+        """Trim the capacity that is given away by what came of the last grants."""
+        memory, limited = self._memory, [member for member in members if member.limit is not None]
+        if not limited:
+            memory.trim += (1.0 - memory.trim) * _TRIM_STEP
+            return
+        heaviest_held = max(member.weight for member in limited)
+        window_s = _BUSY_PERIODS * max(period_s, 5.0)
+        busy = sum(busy_s for at_s, busy_s in memory.busy if at_s > now_s - window_s) / (slots * window_s)
+        if any(member.late for member in members if member.limit is None and member.weight > heaviest_held):
+            memory.trim -= _TRIM_STEP
+        elif busy < _IDLE * min(policy.predictive.fill, 1.0):
+            memory.trim += _TRIM_STEP
+        memory.trim = min(max(memory.trim, _TRIM_RANGE[0]), _TRIM_RANGE[1])
+
+    def _fill(self, members: list[Member], grant: Grant, slots: int, saturation: Saturation, policy: Policy) -> Floats:
+        """Grants, and beyond them the slots that would stay idle, to rows that wait."""
+        wanted = np.array([member.wanted_slots for member in members])
+        granted = np.minimum(grant.cpus, wanted)
+        # Nobody can hold back a source without a gate.
+        granted = np.where([member.gated for member in members], granted, wanted)
+        room = slots * policy.predictive.fill * self._memory.trim * saturation.cap - float(granted.sum())
+        weights = np.array([member.weight for member in members])
+        return granted + allocate(wanted - granted, weights, max(room, 0.0))
+
+    def _shares(
+        self, members: list[Member], granted: Floats, limits: dict[str, int | None], slots: int, policy: Policy
+    ) -> list[Proposal]:
+        """Pool weights by class: what is granted, times importance for those who are not held back: they go first."""
+        claims: dict[str, float] = defaultdict(float)
+        lightest = min(member.weight for member in members)
+        for member, slots_of in zip(members, granted, strict=True):
+            first = member.weight / lightest if limits[member.name] is None else 1.0
+            claims[member.group] += max(float(slots_of), 1e-6) * first
+        if len(claims) < 2:
+            return []
+        total = sum(claims.values())
+        proposals = []
+        for group, claim in claims.items():
+            share = round(min(max(claim / total, _LEAST_POOL_SHARE), 1.0), 3)
+            before = self._memory.shares.get(group)
+            if before is not None and abs(share - before) <= policy.predictive.change * max(before, 0.1):
+                continue
+            self._memory.shares[group] = share
+            text = f"{group} holds {share:.0%} of {slots} slots while all classes have work"
+            proposals.append(Proposal(SetShare(group, share), Reason("share-by-class", text)))
+        return proposals
+
+    def _incidents(self, policy: Policy) -> list[Reason]:
+        """Classes whose last window held more late rows than they may have."""
+        return [
+            Reason("violations", f"{name}: {window_share(profile):.1%} of the last window's rows were late")
+            for name, profile in sorted(self._memory.classes.items())
+            if profile.over and name in policy.classes
+        ]
+
+
+def _usable(known: Known) -> bool:
+    return known.distrust is None and known.workload is not None
+
+
+def _group(policy: Policy, application: str) -> str:
+    """The class of an application, or the application itself where it has none."""
+    rule = policy.applications.get(application)
+    return rule.qos_class if rule and rule.qos_class else application
+
+
+def _admission(member: Member, limit: int | None, slots_of: float, slots: int, policy: Policy) -> Proposal | None:
+    now = member.limit
+    if limit == now or (limit is not None and now is not None and abs(limit - now) <= policy.predictive.change * now):
+        return None
+    if limit is None:
+        text = f"{member.name} ({member.group}): all its rows fit again"
+        return Proposal(SetAdmission(member.name, None), Reason("admit-all", text))
+    text = (
+        f"{member.name} ({member.group}): {limit} of {member.wanted_rows:.0f} rows in {member.period_s:g} s, "
+        f"{slots_of:.2f} of {slots} slots; {member.backlog_rows:.0f} wait, {response_text(member, slots_of)}"
+    )
+    return Proposal(SetAdmission(member.name, limit), Reason("hold-back", text))
+
+
+def _account(members: list[Member], grant: Grant, granted: Floats, slots: int) -> str:
+    """By class: what it needs, what waits, and what it is given."""
+    needs: dict[str, float] = defaultdict(float)
+    gets: dict[str, float] = defaultdict(float)
+    waits: dict[str, float] = defaultdict(float)
+    for index in sorted(range(len(members)), key=lambda index: -members[index].weight):
+        group = members[index].group
+        needs[group] += float(grant.needed_cpus[index])
+        gets[group] += float(granted[index])
+        waits[group] += members[index].backlog_rows
+    parts = [f"{group} needs {needs[group]:.2f}, {waits[group]:.0f} rows behind → {gets[group]:.2f}" for group in needs]
+    return "; ".join(parts) + f" of {slots} slots"
