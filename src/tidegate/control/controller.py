@@ -9,6 +9,8 @@ from tidegate.monitor.quality import distrust
 from tidegate.monitor.workload import WorkloadMemory, evaluate, learn
 from tidegate.planning.capacity import CapacityPlanner
 from tidegate.planning.guards import GuardContext, guard
+from tidegate.planning.mestream import MeStreamPlanner
+from tidegate.planning.mpc_planner import MpcPlanner
 from tidegate.planning.planner import Known, Plan, Planner, Situation
 
 
@@ -21,7 +23,7 @@ class Controller:
     def __init__(self, policy: Policy, knowledge: Knowledge | None = None) -> None:
         self.policy = policy
         self.knowledge = knowledge or Knowledge()
-        self._planner: Planner = CapacityPlanner(self.knowledge.planner)
+        self._planner = planner_of(policy, self.knowledge)
 
     def step(self, observation: Observation) -> Decision:
         """Monitor, plan, guard."""
@@ -54,6 +56,15 @@ class Controller:
             workload = evaluate(memory, sample, observation.time_s, self.policy.capacity)
             known.append(Known(sample, workload, doubt))
         return tuple(known)
+
+
+def planner_of(policy: Policy, knowledge: Knowledge) -> Planner:
+    """The planner that the policy names, with what is remembered of its earlier steps."""
+    if policy.planner == "me-stream":
+        return MeStreamPlanner(knowledge.operators)
+    if policy.planner == "mpc":
+        return MpcPlanner(knowledge.classes)
+    return CapacityPlanner(knowledge.planner)
 
 
 def _assessments(situation: Situation, plan: Plan) -> tuple[Assessment, ...]:

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 
 from tidegate.monitor.workload import WorkloadMemory
 from tidegate.planning.capacity import PlannerMemory
+from tidegate.planning.elasticmemory import MeStreamMemory
 from tidegate.planning.guards import GuardMemory
+from tidegate.planning.mpc_planner import MpcMemory
 
 
 @dataclass(slots=True)
@@ -16,4 +18,6 @@ class Knowledge:
     step: int = 0
     workloads: dict[str, WorkloadMemory] = field(default_factory=dict)
     planner: PlannerMemory = field(default_factory=PlannerMemory)
+    operators: MeStreamMemory = field(default_factory=MeStreamMemory)
+    classes: MpcMemory = field(default_factory=MpcMemory)
     guards: GuardMemory = field(default_factory=GuardMemory)

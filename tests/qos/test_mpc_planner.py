@@ -1,0 +1,186 @@
+"""The mpc planner: whom it holds back, what it leaves alone, and a closed loop in the simulator."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.core.worlds import application, batch, pool
+from tidegate.control.controller import Controller
+from tidegate.control.journal import MemoryJournal
+from tidegate.control.runner import Runner
+from tidegate.domain import ArrivalSample, Decision, LatencySample, Mode, Reason, SetAdmission, SetShare
+from tidegate.domain.codec import from_json, to_json
+from tidegate.domain.cost import Cost
+from tidegate.domain.policy import Policy
+from tidegate.load.profile import Burst, Constant
+from tidegate.monitor.saturation import HostSignal
+from tidegate.monitor.workload import Workload
+from tidegate.planning.mpc_planner import MpcMemory, MpcPlanner
+from tidegate.planning.planner import Known, Plan, Situation
+from tidegate.sim import SimApplication, SimCluster, SimOperator
+
+POLICY = Policy.model_validate(
+    {
+        "planner": "mpc",
+        "classes": {
+            "q1": {"latency_s": 12, "weight": 6},
+            "q2": {"latency_s": 15, "weight": 3},
+            "q3": {"latency_s": 20, "weight": 1, "floor": 0.2},
+        },
+        "applications": {f"q{c}-{i}": {"qos_class": f"q{c}"} for c in (1, 2, 3) for i in range(3)},
+    }
+)
+
+
+def known(name: str, rate: float, pending: float = 0.0, row_s: float = 0.01, **changes: Any) -> Known:
+    values: dict[str, Any] = {"name": name, "interval_s": 5.0, "gated": True, **changes}
+    sample = application(values.pop("batches", ()), **values)
+    workload = Workload(rate, rate, Cost(0.0, row_s, 0.3), 4, pending or rate * 5, 2.0, None)
+    return Known(sample, workload, None)
+
+
+def plan(
+    *applications: Known, memory: MpcMemory | None = None, signal: HostSignal | None = None, time_s: float = 1e3
+) -> Plan:
+    situation = Situation(time_s, tuple(applications), pool(1, slots=2), POLICY)
+    return MpcPlanner(memory or MpcMemory()).plan(situation, signal)
+
+
+def limits(decided: Plan) -> dict[str, int | None]:
+    actions = [proposal.action for proposal in decided.proposals]
+    return {action.application: action.rows_per_trigger for action in actions if isinstance(action, SetAdmission)}
+
+
+def shares(decided: Plan) -> dict[str, float]:
+    actions = [proposal.action for proposal in decided.proposals]
+    return {action.group: action.share for action in actions if isinstance(action, SetShare)}
+
+
+def test_enough_for_all_leaves_everybody_alone() -> None:
+    decided = plan(known("q1-0", 50), known("q2-0", 50), known("q3-0", 50))
+    assert not limits(decided)
+    assert decided.reasons[0].code == "hold-fits"
+
+
+def test_the_lowest_class_is_held_to_what_is_left_and_slots_stay_full() -> None:
+    decided = plan(known("q1-0", 50), known("q2-0", 60), known("q3-0", 300, pending=6000))
+    held = limits(decided)
+    assert set(held) == {"q3-0"}
+    # Two slots for five seconds do 1000 rows of 10 ms; q1 and q2 take 550 of them.
+    assert held["q3-0"] == pytest.approx(450, abs=5)
+    assert decided.reasons[0].code == "short"
+    assert "q3 needs" in decided.reasons[0].text
+    reason = next(proposal.reason for proposal in decided.proposals if isinstance(proposal.action, SetAdmission))
+    assert reason.code == "hold-back"
+    assert "its backlog grows" in reason.text
+
+
+def test_nobody_is_held_below_its_floor() -> None:
+    held = limits(plan(known("q1-0", 200), known("q2-0", 200), known("q3-0", 100, pending=9000)))
+    assert held["q3-0"] == pytest.approx(0.2 * 100 * 5, abs=1)
+
+
+def test_a_limit_is_lifted_when_all_rows_fit_again() -> None:
+    held = limits(plan(known("q1-0", 50), known("q3-0", 50, admission_rows=100)))
+    assert held == {"q3-0": None}
+
+
+def test_small_changes_are_not_worth_a_word() -> None:
+    seen = (known("q1-0", 50), known("q2-0", 60), known("q3-0", 300, pending=6000, admission_rows=460))
+    assert not limits(plan(*seen))
+
+
+def test_sources_without_a_gate_are_reckoned_with_and_not_limited() -> None:
+    open_door = known("q3-0", 100, pending=1500, gated=False)
+    held = limits(plan(known("q1-0", 50), open_door, known("q3-1", 100, pending=3000)))
+    assert set(held) == {"q3-1"}
+
+
+def test_shares_follow_importance_and_are_asked_for_once() -> None:
+    memory = MpcMemory()
+    seen = (known("q1-0", 50), known("q2-0", 50), known("q3-0", 300, pending=6000))
+    first = shares(plan(*seen, memory=memory))
+    assert sum(first.values()) == pytest.approx(1.0, abs=0.01)
+    assert first["q1"] > first["q2"] > 0.02
+    assert not shares(plan(*seen, memory=memory))
+
+
+def test_a_saturated_host_gives_less_away_and_says_so() -> None:
+    memory = MpcMemory()
+    seen = (known("q1-0", 50), known("q3-0", 300, pending=6000))
+    calm = limits(plan(*seen, memory=memory, signal=HostSignal("pressure", cpu_pressure=0.1)))
+    slow = (known("q1-0", 50, row_s=0.013), known("q3-0", 300, pending=6000, row_s=0.013))
+    for _ in range(4):
+        decided = plan(*slow, memory=memory, signal=HostSignal("pressure", cpu_pressure=0.9))
+    assert any(reason.code == "saturated" for reason in decided.reasons)
+    crowded, easy = limits(decided)["q3-0"], calm["q3-0"]
+    assert crowded is not None
+    assert easy is not None
+    assert crowded < 0.6 * easy
+
+
+def test_what_cannot_be_trusted_is_left_alone() -> None:
+    doubt = Reason("metrics-stale", "q3-0: old")
+    decided = plan(known("q1-0", 50), replace(known("q3-0", 900, pending=9000), distrust=doubt))
+    assert not limits(decided)
+    assert doubt in decided.reasons
+    assert plan(replace(known("q1-0", 50), workload=None)).reasons[0].code == "hold-learning"
+
+
+def test_late_rows_are_profiled_and_told() -> None:
+    memory = MpcMemory()
+    late = batch(1, 990.0, 100, latency=LatencySample(100, 20.0, 25.0, 30.0, 31.0))
+    decided = plan(known("q1-0", 50, batches=(late,)), memory=memory)
+    assert memory.classes["q1"].incidents == 1
+    assert any(reason.code == "violations" for reason in decided.reasons)
+
+
+def world(steered: bool) -> tuple[SimCluster, list[Decision], MpcMemory]:
+    """Nine queries in three classes on two slots; the lowest class bursts to three times its load."""
+    jobs = [
+        SimApplication(
+            name, Burst(40, 120, start_s=40, duration_s=60) if name.startswith("q3") else Constant(40), interval_s=5.0,
+            overhead_s=0.4, operators=(SimOperator("work", cost_s_per_row=0.0042, parallelism=2),),
+        )
+        for name in POLICY.applications
+    ]  # fmt: skip
+    cluster = SimCluster(jobs, executors=1, slots_per_executor=2, startup_s=0.001, warmup_s=0.001, seed=1)
+    journal = MemoryJournal()
+    policy = POLICY if steered else POLICY.model_copy(update={"mode": Mode.OFF, "planner": "capacity"})
+    controller = Controller(policy)
+    Runner(cluster, controller, cluster.clock, journal, journal).run(until_s=110.0)
+    return cluster, [entry.decision for entry in journal.entries if entry.decision], controller.knowledge.classes
+
+
+def test_a_burst_of_the_lowest_class_is_held_back_without_idling() -> None:
+    default, _, _ = world(steered=False)
+    cluster, decisions, memory = world(steered=True)
+    held = [a for decision in decisions for a in decision.actions if isinstance(a, SetAdmission) and a.rows_per_trigger]
+    assert held
+    assert {action.application[:2] for action in held} == {"q3"}
+    assert min(action.rows_per_trigger or 0 for action in held) >= 0.2 * 40 * 5
+
+    def done(of: SimCluster, group: str) -> int:
+        return sum(gate.commits[-1].end for gate in of.gates if gate.name.startswith(group))
+
+    for group in ("q1", "q2"):
+        assert done(cluster, group) >= 0.99 * done(default, group)
+    assert sum(done(cluster, g) for g in ("q1", "q2", "q3")) >= 0.95 * sum(done(default, g) for g in ("q1", "q2", "q3"))
+    late = [gate.latencies.late_share(12.0) for gate in cluster.gates if gate.name.startswith("q1")]
+    assert max(share or 0.0 for share in late) < 0.05
+    assert from_json(MpcMemory, to_json(memory)) == memory
+
+
+def test_the_same_situations_give_the_same_plans_also_from_a_memory_that_was_written_down() -> None:
+    memory, plans = MpcMemory(), []
+    for second in range(40):
+        arrival = ArrivalSample(1000.0 + second, 60 * second + 40 * (second % 2))
+        seen = (known("q1-0", 50), known("q3-0", 200, pending=100.0 * second, arrival=arrival))
+        before = from_json(MpcMemory, to_json(memory))
+        plans.append(plan(*seen, memory=memory, time_s=1000.0 + second))
+        assert plan(*seen, memory=before, time_s=1000.0 + second) == plans[-1]
+    assert len(memory.rates["q3-0"]) > 16
+    assert any(limits(decided) for decided in plans)
