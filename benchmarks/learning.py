@@ -1,0 +1,128 @@
+"""Online learning measured: latency three batches ahead against repeating the last value, and recovery after a drift.
+
+    python benchmarks/learning.py [--runs N] [--first SEED] [--seconds S] [--without-news]
+
+Runs are recorded in the simulator: a sinusoidal load with Poisson arrivals and bursts, all drawn at random from the
+seed, on a fixed pool that bursts may overload. The source tells how many rows have arrived, as Tidegate's own does on
+Spark; `--without-news` leaves that out, as for sources that do not tell.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import replace
+
+import numpy as np
+
+from tidegate.analysis.learning import Replay, replay
+from tidegate.domain import ArrivalSample, Observation
+from tidegate.history import MetricTable, ObservationFlattener
+from tidegate.load import Burst, LoadProfile, Poisson, Sinusoid, Sum
+from tidegate.sim import SimApplication, SimCluster, SimOperator
+
+SLOTS = 4
+ROW_S = 0.006  # slot-seconds a row costs in all operators
+METRICS = ("input_rows_per_s", "look-up.capacity", "batch_duration_s")
+HORIZON = 3
+
+
+def random_load(seed: int, seconds: float) -> LoadProfile:
+    """A swing and one to three bursts, in shares of what the pool can bear."""
+    rng = np.random.default_rng(seed)
+    bearable = SLOTS / ROW_S
+    base = rng.uniform(0.35, 0.6) * bearable
+    swing = Sinusoid(base, rng.uniform(0.15, 0.5) * base, rng.uniform(120, 500), rng.uniform(0, 2 * np.pi))
+    bursts = [
+        Burst(0.0, rng.uniform(0.1, 0.5) * bearable, rng.uniform(100, seconds - 200), rng.uniform(20, 120))
+        for _ in range(rng.integers(1, 4))
+    ]
+    return Poisson(Sum((swing, *bursts)), seed)
+
+
+def recorded(load: LoadProfile, seconds: float, seed: int, slowdown: float = 1.0, *, news: bool = True) -> MetricTable:
+    """One simulated run as a history."""
+    job = SimApplication(
+        "app",
+        load,
+        interval_s=1.0,
+        overhead_s=0.3,
+        operators=(
+            SimOperator("read", 0.0005 * slowdown, parallelism=4),
+            SimOperator("look-up", 0.005 * slowdown, parallelism=16, selectivity=0.5),
+            SimOperator("count", 0.001 * slowdown, parallelism=8),
+        ),
+    )
+    cluster = SimCluster([job], executors=2, slots_per_executor=2, seed=seed)
+    flattener, records = ObservationFlattener(), []
+    for second in range(1, int(seconds) + 1):
+        cluster.clock.sleep_until(float(second))
+        seen = with_arrivals(cluster) if news else cluster.observe()
+        records += [record for _, record in flattener.records(seen)]
+    return MetricTable.from_records("app", records)
+
+
+def with_arrivals(cluster: SimCluster) -> Observation:
+    """An observation with the news that a gated source has."""
+    seen = cluster.observe()
+    samples = tuple(
+        replace(sample, arrival=ArrivalSample(seen.time_s, gate.rows_arrived(seen.time_s)))
+        for sample, gate in zip(seen.applications, cluster.gates, strict=True)
+    )
+    return replace(seen, applications=samples)
+
+
+def joined(first: MetricTable, second: MetricTable) -> MetricTable:
+    """One history after the other."""
+    shift_s = first.times_s[-1] + 1.0
+    return MetricTable(
+        first.application,
+        first.names,
+        np.concatenate([first.times_s, second.times_s + shift_s]),
+        np.concatenate([first.values, second.select(first.names).values]),
+    )
+
+
+def recovery_samples(found: Replay, actual: np.ndarray[tuple[int], np.dtype[np.float64]], drift_at: int) -> int | None:
+    """Samples after the drift until the mean error of the next 20 is within 1.25 × that of the settled end."""
+    error = np.abs(found.predicted - actual)
+    settled = float(np.nanmean(error[drift_at + 150 :]))
+    for after in range(len(actual) - drift_at - 20):
+        if np.nanmean(error[drift_at + after : drift_at + after + 20]) <= 1.25 * settled:
+            return after
+    return None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=8)
+    parser.add_argument("--first", type=int, default=100)
+    parser.add_argument("--seconds", type=float, default=600.0)
+    parser.add_argument("--without-news", action="store_true")
+    given = parser.parse_args()
+    news = not given.without_news
+    for target in ("latency_p99_s", "throughput_rows_per_s"):
+        gains, errors, baseline = [], 0.0, 0.0
+        for seed in range(given.first, given.first + given.runs):
+            table = recorded(random_load(seed, given.seconds), given.seconds, seed, news=news)
+            began_s = time.process_time()
+            score = replay(table, target, METRICS, HORIZON).score
+            cpu_ms = 1000 * (time.process_time() - began_s) / len(table)
+            gains.append(score.gain or 0.0)
+            errors, baseline = errors + (score.mae or 0.0), baseline + (score.last_value_mae or 0.0)
+            print(
+                f"{target} seed {seed}: MAE {score.mae:.3f}, last value {score.last_value_mae:.3f},"
+                f" gain {gains[-1]:.1%}, usable {score.usable}, {len(table)} batches, {cpu_ms:.1f} CPU-ms a batch",
+                flush=True,
+            )
+        print(f"{target}: mean gain {np.mean(gains):.1%}, least {min(gains):.1%}, pooled {1 - errors / baseline:.1%}")
+    steady = Poisson(Sinusoid(280.0, 60.0, 200.0), 7)
+    before, after = recorded(steady, 300.0, 7, news=news), recorded(steady, 300.0, 8, 1.5, news=news)
+    table = joined(before, after)
+    found = replay(table, "latency_p99_s", METRICS, HORIZON)
+    recovered = recovery_samples(found, table.column("latency_p99_s"), len(before))
+    print(f"rows cost 1.5 × from sample {len(before)} on: drifts found at {found.drifts}, recovered after {recovered}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,20 @@
+"""Online learning: models that learn one sample at a time and predict quality of service some samples ahead."""
+
+from tidegate.analysis.learning.ensemble import Ensemble
+from tidegate.analysis.learning.learners import DEFAULT, LEARNERS, Learner, Reading, RiverLearner
+from tidegate.analysis.learning.predictor import Prediction, Predictor, Replay, replay
+from tidegate.analysis.learning.validation import Score
+
+__all__ = [
+    "DEFAULT",
+    "LEARNERS",
+    "Ensemble",
+    "Learner",
+    "Prediction",
+    "Predictor",
+    "Reading",
+    "Replay",
+    "RiverLearner",
+    "Score",
+    "replay",
+]

@@ -1,0 +1,164 @@
+"""Predicts one metric some samples ahead, learns from what came, and knows whether it is any good."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isfinite
+
+import numpy as np
+from river import drift
+
+from tidegate.analysis.learning.ensemble import Ensemble
+from tidegate.analysis.learning.features import FeatureMaker
+from tidegate.analysis.learning.learners import DEFAULT, Features, Learner
+from tidegate.analysis.learning.recursion import HELPFUL, NEEDED
+from tidegate.analysis.learning.validation import Score
+from tidegate.history import MetricTable
+from tidegate.history.table import Floats
+
+_TOLERATED, _THRESHOLD = 0.3, 20.0  # in usual errors: what counts as no change, and the sum of what exceeds it
+_SINCE = 10  # samples that are taken to be of the time after a drift when it is found
+_USUAL, _MOST_RELATIVE = 0.01, 6.0
+_REST = 30  # samples after a drift in which no other is looked for
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What is expected `horizon` samples ahead; not usable where repeating the last value is the better guess."""
+
+    value: float
+    last_value: float
+    usable: bool
+
+    @property
+    def best(self) -> float:
+        """The value to go by."""
+        return self.value if self.usable else self.last_value
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    features: Features
+    level: float
+    predicted: float
+    last_value: float
+    abnormal: bool
+
+
+class Predictor:
+    """An ensemble on the change of the target, `horizon` samples ahead, with drift detection.
+
+    Abnormal samples are predicted from but not learned: neither they nor the samples that they were to predict.
+
+    >>> predictor = Predictor("y", (), horizon=1)
+    >>> wave = [10.0 + (step % 2) for step in range(200)]
+    >>> predictions = [predictor.step({"y": value}) for value in wave]
+    >>> predictor.score.usable, round(predictions[-1].value)
+    (True, 10)
+    """
+
+    def __init__(
+        self,
+        target: str,
+        metrics: Sequence[str],
+        horizon: int = 3,
+        learners: Mapping[str, Callable[[], Learner]] | None = None,
+    ) -> None:
+        if horizon < 1:
+            raise ValueError(f"a prediction looks at least one sample ahead, not {horizon}")
+        self.target, self.horizon = target, horizon
+        self.score = Score()
+        self.drifts: list[int] = []
+        self.samples = 0
+        self._maker = FeatureMaker(target, metrics, horizon)
+        self._ensemble = Ensemble(DEFAULT if learners is None else learners)
+        # Page and Hinkley's test, for a change for the worse only: errors also change because something was learned.
+        self._detector = drift.PageHinkley(
+            min_instances=20, delta=_TOLERATED, threshold=_THRESHOLD, alpha=1.0, mode="up"
+        )
+        self._pending: deque[_Pending] = deque()
+        self._features: Features | None = None
+        self._usual_error = 0.0
+
+    def step(self, sample: Mapping[str, float], *, abnormal: bool = False) -> Prediction | None:
+        """Take in a sample, settle the prediction made for it, and make the next; None: the target was not measured."""
+        value = sample.get(self.target)
+        if value is None or not isfinite(value):
+            return None
+        # Running means must not take an abnormal sample in either: the features stay what they were.
+        features = self._features if abnormal else self._maker.step(sample)
+        if features is None:
+            return None
+        self._features = features
+        self.samples += 1
+        level = self._maker.scale.of(value)
+        if len(self._pending) == self.horizon:
+            self._settle(self._pending.popleft(), value, level, abnormal)
+        scale = self._maker.scale
+        predicted = scale.back(features["level"] + self._ensemble.predict_one(features)) if scale.settled else value
+        self._pending.append(_Pending(features, level, predicted, value, abnormal))
+        return Prediction(predicted, value, self.score.usable)
+
+    def weights(self) -> dict[str, float]:
+        """How much each learner counts now."""
+        return self._ensemble.weights()
+
+    def _relative(self, error: float) -> float:
+        """An error in units of the usual one, at most six: one outlier is no drift."""
+        usual = self._usual_error or error
+        self._usual_error = usual + _USUAL * (error - usual)
+        return min(_MOST_RELATIVE, error / usual) if usual > 0 else 0.0
+
+    def _settle(self, made: _Pending, value: float, level: float, abnormal: bool) -> None:
+        if not self._maker.scale.settled:
+            return
+        self.score.add(made.predicted, made.last_value, value)
+        if abnormal or made.abnormal:
+            return
+        self._ensemble.learn_one(made.features, level - made.level)
+        self._detector.update(self._relative(abs(self._maker.scale.of(made.predicted) - level)))  # type: ignore[no-untyped-call]
+        rested = not self.drifts or self.samples - self.drifts[-1] > _REST
+        if self._detector.drift_detected and rested:
+            self.drifts.append(self.samples)
+            self._ensemble.renew(keep=_SINCE)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Replay:
+    """What a predictor would have said during a recorded run."""
+
+    target: str
+    horizon: int
+    metrics: tuple[str, ...]
+    score: Score
+    drifts: tuple[int, ...]
+    """Samples at which the relation was found to have changed."""
+    predicted: Floats
+    """By sample: what had been predicted for it; NaN where nothing was."""
+    weights: dict[str, float] = field(default_factory=dict)
+
+
+def replay(
+    table: MetricTable,
+    target: str,
+    metrics: Sequence[str],
+    horizon: int = 3,
+    abnormal: np.ndarray[tuple[int], np.dtype[np.bool_]] | None = None,
+    learners: Mapping[str, Callable[[], Learner]] | None = None,
+) -> Replay:
+    """Run a predictor over a history, sample by sample, as it would have run live."""
+    predictor = Predictor(target, metrics, horizon, learners)
+    predicted = np.full(len(table), np.nan)
+    chosen = tuple(name for name in metrics if name != target)
+    used = tuple(dict.fromkeys((target, *chosen, *(name for name in (*NEEDED, *HELPFUL) if name in table.names))))
+    columns = [table.column(name) for name in used]
+    measured = np.flatnonzero(np.isfinite(columns[0]))
+    for at, row in enumerate(measured):
+        sample = {name: float(column[row]) for name, column in zip(used, columns, strict=True)}
+        sample["time_s"] = float(table.times_s[row])
+        made = predictor.step(sample, abnormal=abnormal is not None and bool(abnormal[row]))
+        if made is not None and at + horizon < len(measured):
+            predicted[measured[at + horizon]] = made.value
+    return Replay(target, horizon, chosen, predictor.score, tuple(predictor.drifts), predicted, predictor.weights())

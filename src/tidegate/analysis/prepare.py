@@ -1,0 +1,102 @@
+"""Makes a table fit for statistics: drops what cannot be correlated, says why, and normalises the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from tidegate.history import MetricTable
+from tidegate.history.table import Floats
+
+LEAST_PRESENT = 0.5  # share of the samples that a metric must have
+LEAST_SAMPLES = 4  # a Fisher interval needs n > 3
+
+
+class Why(StrEnum):
+    """Why a metric is left out."""
+
+    CONSTANT = "constant"
+    MISSING = "mostly missing"
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A metric that was left out."""
+
+    name: str
+    why: Why
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A table whose columns all vary and are mostly there, and what was dropped for it."""
+
+    table: MetricTable
+    dropped: tuple[Dropped, ...]
+
+
+def prepare(table: MetricTable, least_present: float = LEAST_PRESENT) -> Prepared:
+    """Drop the columns that are constant or mostly missing. Cold batches go too: their times are not the load's.
+
+    >>> table = MetricTable("a", ("x", "one"), np.arange(5.0), np.column_stack([np.arange(5.0), np.ones(5)]))
+    >>> prepare(table).dropped
+    (Dropped(name='one', why=<Why.CONSTANT: 'constant'>),)
+    """
+    warm = without_cold_batches(table)
+    kept, dropped = [], []
+    for name, column in zip(warm.names, warm.values.T, strict=True):
+        present = column[np.isfinite(column)]
+        if len(present) < max(LEAST_SAMPLES, least_present * len(warm)):
+            dropped.append(Dropped(name, Why.MISSING))
+        elif present.min() == present.max():
+            dropped.append(Dropped(name, Why.CONSTANT))
+        else:
+            kept.append(name)
+    return Prepared(warm.select(kept), tuple(dropped))
+
+
+def without_cold_batches(table: MetricTable) -> MetricTable:
+    """The samples that did not run on cold processes."""
+    if "warming" not in table.names:
+        return table
+    warm = ~(table.column("warming") == 1.0)
+    return MetricTable(table.application, table.names, table.times_s[warm], table.values[warm], table.batch_ids[warm])
+
+
+def z_scores(values: Floats) -> Floats:
+    """`(x − mean) ÷ standard deviation` by column, over what is present; a constant column becomes 0."""
+    return _scaled(values - _by_column(np.nanmean, values), _by_column(np.nanstd, values))
+
+
+def robust_scores(values: Floats) -> Floats:
+    """`(x − median) ÷ (1.4826 · MAD)`: as z-scores for normal data, and deaf to outliers."""
+    centred = values - _by_column(np.nanmedian, values)
+    return _scaled(centred, 1.4826 * _by_column(np.nanmedian, np.abs(centred)))
+
+
+def unit_scores(values: Floats) -> Floats:
+    """`(x − min) ÷ (max − min)` by column: from 0 to 1."""
+    low = _by_column(np.nanmin, values)
+    return _scaled(values - low, _by_column(np.nanmax, values) - low)
+
+
+NORMALISERS: dict[str, Callable[[Floats], Floats]] = {"z": z_scores, "robust": robust_scores, "unit": unit_scores}
+
+
+def _by_column(reduce: Callable[..., Floats], values: Floats) -> Floats:
+    """A statistic of every column; 0 where nothing is present."""
+    present = np.isfinite(values).any(axis=0)
+    found = np.zeros(values.shape[1])
+    if present.any():
+        found[present] = reduce(values[:, present], axis=0)
+    return found
+
+
+def _scaled(centred: Floats, scale: Floats) -> Floats:
+    varies = scale > 0
+    return np.asarray(
+        np.where(varies, centred / np.where(varies, scale, 1.0), np.where(np.isnan(centred), np.nan, 0.0))
+    )

@@ -1,0 +1,5 @@
+"""`python -m tidegate.history` prints docs/metrics.md, the metrics catalogue."""
+
+from tidegate.history.catalogue import catalogue_page
+
+print(catalogue_page(), end="")

@@ -1,0 +1,166 @@
+"""Opens event logs as lines of text, whatever codec Spark wrote them with.
+
+zstd, gzip and bz2 are standard streams. Spark's lz4 and snappy are not: they come from Java stream classes
+(LZ4BlockOutputStream of lz4-java, SnappyOutputStream of snappy-java) with a framing of their own around raw blocks,
+which pyarrow does not read; the two small readers below do. A file that is cut in a block gives what it has.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, cast
+
+import pyarrow as pa
+
+from tidegate.history.notes import Notes
+
+_LZ4_MAGIC = b"LZ4Block"
+_LZ4_HEADER = struct.Struct("<8sBiii")  # magic, token, compressed, decompressed, checksum
+_LZ4_RAW, _LZ4_FRAME = 0x10, b"\x04\x22\x4d\x18"
+_SNAPPY_MAGIC = b"\x82SNAPPY\x00"
+_MOST_BLOCK = 1 << 28  # a block that claims more is damaged
+_TRUNCATED = (EOFError, OSError, zlib.error, pa.ArrowException)
+
+
+def read_lines(path: Path, notes: Notes) -> Iterator[str]:
+    """The lines of a log; where the file is cut or damaged the rest is left out, with a note."""
+    name = path.name.removesuffix(".inprogress").removesuffix(".compact")
+    suffix = name.rpartition(".")[2].lower()
+    if suffix == "lzf":
+        notes.add(f"{path.name}: lzf is not supported; set spark.io.compression.codec to zstd, lz4 or snappy")
+        return
+    try:
+        with path.open("rb") as raw:
+            yield from _lines(_OPENERS.get(suffix, _plain)(raw))
+    except _TRUNCATED as error:
+        notes.add(f"{path.name}: ends early or is damaged ({type(error).__name__}); read as far as it goes")
+
+
+def _lines(stream: IO[bytes]) -> Iterator[str]:
+    for line in stream:
+        yield line.decode("utf-8", errors="replace")
+
+
+def _plain(raw: IO[bytes]) -> IO[bytes]:
+    return raw
+
+
+def _gzip(raw: IO[bytes]) -> IO[bytes]:
+    return cast(IO[bytes], gzip.GzipFile(fileobj=raw))
+
+
+def _bz2(raw: IO[bytes]) -> IO[bytes]:
+    return cast(IO[bytes], bz2.BZ2File(raw))
+
+
+def _zstd(raw: IO[bytes]) -> IO[bytes]:
+    return _buffered(_arrow_chunks(raw, "zstd"))
+
+
+def _lz4(raw: IO[bytes]) -> IO[bytes]:
+    start = raw.read(4)
+    raw.seek(0)
+    return _buffered(_arrow_chunks(raw, "lz4") if start == _LZ4_FRAME else lz4_blocks(raw))
+
+
+def _snappy(raw: IO[bytes]) -> IO[bytes]:
+    return _buffered(snappy_blocks(raw))
+
+
+_OPENERS: dict[str, Callable[[IO[bytes]], IO[bytes]]] = {
+    "gz": _gzip,
+    "gzip": _gzip,
+    "bz2": _bz2,
+    "zstd": _zstd,
+    "zst": _zstd,
+    "lz4": _lz4,
+    "snappy": _snappy,
+}
+
+
+def _arrow_chunks(raw: IO[bytes], codec: str) -> Iterator[bytes]:
+    stream = pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), codec)
+    while chunk := stream.read(1 << 16):
+        yield chunk
+
+
+def lz4_blocks(raw: IO[bytes]) -> Iterator[bytes]:
+    """The blocks of lz4-java's LZ4BlockOutputStream; a block of no bytes ends the stream."""
+    codec = pa.Codec("lz4_raw")
+    while header := raw.read(_LZ4_HEADER.size):
+        if len(header) < _LZ4_HEADER.size:
+            raise EOFError("a block's header is cut")
+        magic, token, compressed, size, _ = _LZ4_HEADER.unpack(header)
+        if magic != _LZ4_MAGIC or not 0 <= compressed <= _MOST_BLOCK or not 0 <= size <= _MOST_BLOCK:
+            raise OSError("not a block of lz4-java")
+        block = _exactly(raw, compressed)
+        if size:
+            yield block if token & 0xF0 == _LZ4_RAW else codec.decompress(block, size, asbytes=True)
+
+
+def snappy_blocks(raw: IO[bytes]) -> Iterator[bytes]:
+    """The blocks of snappy-java's SnappyOutputStream; a header may come again where streams were joined."""
+    codec = pa.Codec("snappy")
+    while start := raw.read(4):
+        if start == _SNAPPY_MAGIC[:4]:
+            _exactly(raw, 12)  # the rest of the magic, version, lowest compatible version
+            continue
+        if len(start) < 4:
+            raise EOFError("a block's length is cut")
+        length = int.from_bytes(start, "big")
+        if not 0 < length <= _MOST_BLOCK:
+            raise OSError("not a block of snappy-java")
+        block = _exactly(raw, length)
+        size = _varint(block)
+        if size > _MOST_BLOCK:
+            raise OSError("not a block of snappy-java")
+        if size:
+            yield codec.decompress(block, size, asbytes=True)
+
+
+def _exactly(raw: IO[bytes], length: int) -> bytes:
+    found = raw.read(length)
+    if len(found) < length:
+        raise EOFError("a block is cut")
+    return found
+
+
+def _varint(block: bytes) -> int:
+    """The decompressed size, which snappy puts in front: seven bits a byte, the lowest first."""
+    size = 0
+    for place, byte in enumerate(block[:5]):
+        size |= (byte & 0x7F) << (7 * place)
+        if byte < 0x80:
+            return size
+    raise OSError("not a block of snappy-java")
+
+
+class _Chunks(io.RawIOBase):
+    """A readable stream over an iterator of chunks."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks, self._rest = chunks, b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        while not self._rest:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                return 0
+            self._rest = chunk
+        taken = min(len(buffer), len(self._rest))
+        buffer[:taken] = self._rest[:taken]
+        self._rest = self._rest[taken:]
+        return taken
+
+
+def _buffered(chunks: Iterator[bytes]) -> IO[bytes]:
+    return cast(IO[bytes], io.BufferedReader(_Chunks(chunks), 1 << 16))

@@ -1,0 +1,150 @@
+"""Streaming progress reports of Spark 3.x and 4.x: what a recorded one says about its batch.
+
+Seen in the wild: no `inputRowsPerSecond` on the first batch, "NaN" and "Infinity" as text, offsets that are null,
+lists, numbers, objects or JSON inside a string, `numOutputRows` of −1, idle reports with two durations, no
+`latestOffset` of the sources (before 3.2).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from tidegate.history.fields import amount, items, seconds, section, text, whole
+from tidegate.history.offsets import rows_between
+
+_DURATIONS = {  # metric ← durationMs
+    "processing_s": "addBatch",
+    "planning_s": "queryPlanning",
+    "latest_offset_s": "latestOffset",
+    "wal_commit_s": "walCommit",
+    "commit_offsets_s": "commitOffsets",
+}
+_ORDER, _ROWS_IN, _ROWS_OUT = "tidegate.order.", "tidegate.in.", "tidegate.out."
+
+
+@dataclass(frozen=True, slots=True)
+class NamedOperator:
+    """An operator with the counters that Tidegate puts into a query."""
+
+    name: str
+    rows_in: int | None
+    rows_out: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressRecord:
+    """One progress report of a batch that ran."""
+
+    query_id: str
+    run_id: str
+    name: str | None
+    batch_id: int
+    started_s: float
+    duration_s: float
+    rows: int
+    backlog_rows: int | None
+    state_rows: int | None
+    operators: tuple[NamedOperator, ...]
+    metrics: dict[str, float]
+    """What else it says, by the catalogue's names."""
+
+    @property
+    def application(self) -> str:
+        return self.name or self.query_id
+
+
+def read_progress(report: dict[str, Any]) -> ProgressRecord | None:
+    """The batch that a report tells of; None for idle reports. Raises ValueError where it is no report.
+
+    >>> report = {"id": "q", "runId": "r", "batchId": 3, "timestamp": "2026-01-01T00:00:00.000Z", "numInputRows": 7,
+    ...           "durationMs": {"triggerExecution": 250, "addBatch": 200}, "sources": [{"numInputRows": 7}]}
+    >>> batch = read_progress(report)
+    >>> batch.rows, batch.duration_s, batch.metrics["processing_s"]
+    (7, 0.25, 0.2)
+    """
+    batch_id, stamp = whole(report.get("batchId")), text(report.get("timestamp"))
+    if batch_id is None or stamp is None:
+        raise ValueError("a report has a batch and a time")
+    started_s = _epoch_s(stamp)
+    durations = section(report.get("durationMs"))
+    if durations and "addBatch" not in durations:
+        return None
+    duration_s = seconds(durations.get("triggerExecution"))
+    duration_s = seconds(report.get("batchDuration")) if duration_s is None else duration_s
+    if duration_s is None:
+        raise ValueError("a report has a duration")
+    sources = [section(source) for source in items(report.get("sources"))]
+    states = [section(state) for state in items(report.get("stateOperators"))]
+    observed = section(report.get("observedMetrics"))
+    return ProgressRecord(
+        query_id=text(report.get("id")) or "query",
+        run_id=text(report.get("runId")) or "run",
+        name=text(report.get("name")),
+        batch_id=batch_id,
+        started_s=started_s,
+        duration_s=duration_s,
+        rows=_rows(report, sources),
+        backlog_rows=_backlog(sources),
+        state_rows=whole(_sum(states, "numRowsTotal")),
+        operators=_operators(observed),
+        metrics=_metrics(report, durations, states, started_s),
+    )
+
+
+def _epoch_s(stamp: str) -> float:
+    """ISO time → seconds since the epoch; years that no computer has seen are refused."""
+    parsed = datetime.fromisoformat(stamp)
+    if not 1980 <= parsed.year <= 2200:
+        raise ValueError(f"a report of the year {parsed.year}")
+    return parsed.timestamp()
+
+
+def _rows(report: dict[str, Any], sources: list[dict[str, Any]]) -> int:
+    """Offsets first: with foreachBatch the report's own count has every action, or none."""
+    counted = [rows_between(source.get("startOffset"), source.get("endOffset")) for source in sources]
+    if counted and all(rows is not None for rows in counted):
+        return sum(rows or 0 for rows in counted)
+    total = whole(report.get("numInputRows"))
+    return whole(_sum(sources, "numInputRows")) or 0 if total is None else total
+
+
+def _backlog(sources: list[dict[str, Any]]) -> int | None:
+    waiting = [rows_between(source.get("endOffset"), source.get("latestOffset")) for source in sources]
+    return sum(rows or 0 for rows in waiting) if waiting and all(rows is not None for rows in waiting) else None
+
+
+def _metrics(
+    report: dict[str, Any], durations: dict[str, Any], states: list[dict[str, Any]], started_s: float
+) -> dict[str, float]:
+    found: dict[str, float | None] = {name: seconds(durations.get(key)) for name, key in _DURATIONS.items()}
+    found["state_memory_bytes"] = _sum(states, "memoryUsedBytes")
+    found["late_rows"] = _sum(states, "numRowsDroppedByWatermark")
+    found["state_commit_s"] = seconds(_sum(states, "commitTimeMs"))
+    found["output_rows"] = amount(section(report.get("sink")).get("numOutputRows"))
+    watermark = text(section(report.get("eventTime")).get("watermark"))
+    if watermark and not watermark.startswith("1970"):  # 1970 means that there is none yet
+        with contextlib.suppress(ValueError):
+            found["watermark_delay_s"] = max(0.0, started_s - _epoch_s(watermark))
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _sum(parts: list[dict[str, Any]], key: str) -> float | None:
+    known = [value for part in parts if (value := amount(part.get(key))) is not None]
+    return sum(known) if known else None
+
+
+def _operators(observed: dict[str, Any]) -> tuple[NamedOperator, ...]:
+    order = next((name.removeprefix(_ORDER) for name in observed if name.startswith(_ORDER)), "")
+    return tuple(
+        NamedOperator(name, _count(observed.get(_ROWS_IN + name)), _count(observed.get(_ROWS_OUT + name)))
+        for name in order.split(",")
+        if name
+    )
+
+
+def _count(row: Any) -> int | None:
+    values = list(row.values()) if isinstance(row, dict) else items(row)
+    return whole(values[0]) if values else None

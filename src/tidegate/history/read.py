@@ -1,0 +1,70 @@
+"""Reads any history: our Parquet, Spark's event logs, files of progress reports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidegate.domain import InvalidInput
+from tidegate.history.eventlog import EventLog, event_files
+from tidegate.history.notes import Notes
+from tidegate.history.parquet import read_parquet
+from tidegate.history.table import MetricTable
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What was found below a path: a table per application, and what was left out on the way."""
+
+    source: str
+    tables: tuple[MetricTable, ...]
+    notes: Notes
+
+
+def read_history(path: Path, newest: int | None = None) -> History:
+    """Read a file or a folder; what is in it tells its kind. Of Parquet, only the `newest` samples where asked for."""
+    if not path.exists():
+        raise InvalidInput(
+            f"{path}: no such file or folder; give a Parquet history, an event log or progress JSON lines"
+        )
+    notes = Notes()
+    if holds_parquet(path):
+        tables = read_parquet(path, notes, newest)
+        source = "parquet"
+    else:
+        tables, source = _read_logs(path, notes), "event log"
+    return History(source, tuple(table for table in tables if len(table)), notes)
+
+
+def holds_parquet(path: Path) -> bool:
+    """Is it a Parquet file, or a folder with some?"""
+    if path.is_file():
+        with path.open("rb") as file:
+            return file.read(4) == b"PAR1"
+    return next(path.rglob("*.parquet"), None) is not None
+
+
+def _read_logs(path: Path, notes: Notes) -> list[MetricTable]:
+    tables: list[MetricTable] = []
+    for files in event_files(path):
+        before = notes.lines, notes.unreadable_lines
+        log = EventLog(notes)
+        for file in files:
+            log.read(file)
+        if notes.lines > before[0] and notes.lines - before[0] == notes.unreadable_lines - before[1]:
+            notes.add(f"{files[0].name}: holds no JSON lines")
+        tables += _told_apart(log.tables(), tables)
+    return tables
+
+
+def _told_apart(found: list[MetricTable], known: list[MetricTable]) -> list[MetricTable]:
+    """Applications of several logs may share a name: later ones get a number."""
+    taken = {table.application for table in known}
+    renamed = []
+    for table in found:
+        name, number = table.application, 2
+        while name in taken:
+            name, number = f"{table.application} ({number})", number + 1
+        taken.add(name)
+        renamed.append(MetricTable(name, table.names, table.times_s, table.values, table.batch_ids))
+    return renamed
