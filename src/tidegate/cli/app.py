@@ -8,8 +8,11 @@ import typer
 
 import tidegate
 from tidegate.cli import output
+from tidegate.cli.analyze import analyze
 from tidegate.cli.demo import demo
+from tidegate.cli.detect import detect
 from tidegate.cli.explain import explain
+from tidegate.cli.forecast import forecast
 from tidegate.cli.policy import policy
 from tidegate.cli.reproduce import reproduce
 from tidegate.cli.run import run
@@ -25,7 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, run, simulate, schedule, reproduce, explain, policy):
+for command in (demo, run, simulate, schedule, forecast, detect, analyze, explain, reproduce, policy):
     app.command()(command)
 
 

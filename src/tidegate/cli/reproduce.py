@@ -1,8 +1,10 @@
-"""`tidegate reproduce`: the papers' tables and figures."""
+"""`tidegate reproduce`: the papers' tables and figures, one function each."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,34 +16,42 @@ from tidegate.cli import output
 from tidegate.domain import InvalidInput
 
 
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line says; each experiment takes what concerns it."""
+
+    seed: int
+    samples: int
+    quick: bool
+    out: Path | None
+
+
 def reproduce(
-    name: Annotated[str, typer.Argument(help="table1 or four-signals.")],
+    name: Annotated[str, typer.Argument(help="Which; without a known name the list is shown.")],
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 1,
     samples: Annotated[int, typer.Option(min=1, help="table1: random samples per row.")] = 20,
+    quick: Annotated[bool, typer.Option("--quick", help="A shorter form, where there is one.")] = False,
     out: output.Out = None,
     json: output.Json = False,
 ) -> None:
     """Reproduce a table or figure; docs/ has a page for each, with the difference from the paper.
 
+    Simulated: table1, four-signals, qos-scale, overhead, sensitivity, multilevel. On Spark: mestream.
+
     Example: tidegate reproduce table1 --samples 3
     """
     if name not in _EXPERIMENTS:
-        raise InvalidInput(f"reproduce {name!r}: use {' or '.join(_EXPERIMENTS)}")
-    document = _EXPERIMENTS[name](seed, samples, out)
+        raise InvalidInput(f"reproduce {name!r}: use one of {', '.join(_EXPERIMENTS)}")
+    document = _EXPERIMENTS[name](Options(seed, samples, quick, out))
     if json:
         output.print_json(document)
 
 
-def _table1(seed: int, samples: int, out: Path | None) -> dict[str, Any]:
+def _table1(options: Options) -> dict[str, Any]:
     from tidegate.experiments.table1 import figures, table1
 
-    with Progress(console=output.console, transient=True) as progress:
-        bar = progress.add_task("table 1", total=None)
-
-        def told(done: int, total: int, what: str) -> None:
-            progress.update(bar, completed=done, total=total, description=what)
-
-        document = table1(samples, seed, told)
+    with _counted("table 1") as told:
+        document = table1(options.samples, options.seed, told)
     for family, rows in document["families"].items():
         table = Table("operators × hosts", "bound", "R-Storm", "paper's GA", "Tidegate", "never worse", title=family)
         for row in rows:
@@ -49,21 +59,81 @@ def _table1(seed: int, samples: int, out: Path | None) -> dict[str, Any]:
             size = f"{row['operators']} × {row['hosts']}"
             table.add_row(size, f"{row['lower_bound']:.2f}", *hosts, "yes" if row["never_worse"] else "NO")
         output.console.print(table)
-    if out is not None:
-        for path in figures(seed, out):
+    if options.out is not None:
+        for path in figures(options.seed, options.out):
             output.console.print(f"written: {path}")
     return document
 
 
-def _four_signals(seed: int, samples: int, out: Path | None) -> dict[str, Any]:
+def _four_signals(options: Options) -> dict[str, Any]:
     from tidegate.experiments import four_signals
 
-    document = four_signals.run(seed=seed, out=out)
+    document = four_signals.run(seed=options.seed, out=options.out)
     output.console.print(f"pairs after the last schedule: {document['pairs'][-1]}")
     return document
 
 
-_EXPERIMENTS: dict[str, Callable[[int, int, Path | None], dict[str, Any]]] = {
+def _mestream(options: Options) -> dict[str, Any]:
+    from tidegate.experiments import mestream, mestream_figures
+
+    with _timed() as told:
+        done = mestream.run(mestream.Plan(), options.out or Path("out/mestream"), told)
+    document = mestream.to_json(done)
+    output.console.print(mestream_figures.table(document))
+    if options.out is not None:
+        for path in mestream_figures.draw(done, options.out):
+            output.console.print(f"written: {path}")
+    return document
+
+
+def _qos_scale(options: Options) -> dict[str, Any]:
+    from tidegate.experiments import qos_report, qos_scale
+
+    with _counted("classes") as told:
+        document = qos_scale.run(options.seed, options.out, told)
+    for table in qos_report.scale_tables(document):
+        output.console.print(table)
+    return document
+
+
+def _overhead(options: Options) -> dict[str, Any]:
+    from tidegate.experiments import qos_report, step_overhead
+
+    with _counted("steps") as told:
+        document = step_overhead.run(options.seed, options.out, told)
+    output.console.print(qos_report.cost_table(document))
+    return document
+
+
+def _sensitivity(options: Options) -> dict[str, Any]:
+    from tidegate.experiments import qos_report, sensitivity
+
+    with _counted("forecast errors") as told:
+        document = sensitivity.run(options.seed, options.out, told)
+    output.console.print(qos_report.sensitivity_table(document))
+    return document
+
+
+_EXPERIMENTS: dict[str, Callable[[Options], dict[str, Any]]] = {
     "table1": _table1,
     "four-signals": _four_signals,
+    "mestream": _mestream,
+    "qos-scale": _qos_scale,
+    "overhead": _overhead,
+    "sensitivity": _sensitivity,
 }
+
+
+@contextmanager
+def _counted(what: str) -> Iterator[Callable[[int, int, str], None]]:
+    """A bar for work that knows how much of it there is."""
+    with Progress(console=output.console, transient=True) as progress:
+        bar = progress.add_task(what, total=None)
+        yield lambda done, total, text: progress.update(bar, completed=done, total=total, description=text)
+
+
+@contextmanager
+def _timed() -> Iterator[Callable[[str, float], None]]:
+    """A line for work that comes in phases of known length, for those who watch a live run."""
+    with output.console.status("starting") as status:
+        yield lambda phase, seconds: status.update(f"{phase} (up to {seconds:.0f} s)")

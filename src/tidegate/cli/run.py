@@ -128,7 +128,7 @@ def _follow(spark: SparkSession, gate: Gate, duration: float | None) -> None:
         for query in seen.values():
             if query.exception() is not None:
                 raise EnvironmentUnfit(f"query {query.name} failed: {str(query.exception()).splitlines()[0]}")
-        if not any(query.isActive for query in seen.values()):
+        if not any(query.isActive for query in seen.values()) and not gate.rebalancing:
             return
         last = gate.runner.last
         if last is not None and last.decision is not None and last.decision.actions and gate.runner.steps != told:

@@ -21,6 +21,7 @@ from tidegate.control.entry import Entry
 from tidegate.control.journal import read_entries
 from tidegate.domain import Decision, EnvironmentUnfit, Mode, Observation, Outcome, ScaleExecutors
 from tidegate.domain.policy import Policy
+from tidegate.experiments.rowlatency import row_latencies
 from tidegate.load import Burst, Constant, LoadProfile, Timeline
 from tidegate.spark.attach import Gate, attach
 from tidegate.spark.embedded import embedded_session
@@ -184,7 +185,7 @@ def _record(
     counts: Counts,
 ) -> RunRecord:
     """Everything of a run that is shown; rows before `first` came during the warm-up and are not judged."""
-    latencies_s, committed = row_latencies(entries, arrivals_s, start_s, end_s)
+    latencies_s, committed = row_latencies(entries, APPLICATION, arrivals_s, start_s, end_s)
     inside = [entry for entry in entries if start_s <= entry.time_s <= end_s]
     times_s = np.array([entry.time_s - start_s for entry in inside])
     pools = [entry.observation.pool for entry in inside if entry.observation]
@@ -214,19 +215,6 @@ def _record(
     return RunRecord(
         name, result, arrivals_s[first:], judged_s, times_s, executors, backlog.astype(np.float64), tuple(changes)
     )
-
-
-def row_latencies(entries: list[Entry], arrivals_s: Floats, start_s: float, end_s: float) -> tuple[Floats, int]:
-    """Every row's latency, exact: its batch is known by its index. Unfinished rows are late by their age at the end."""
-    latencies_s = (end_s - start_s) - arrivals_s
-    first = 0
-    for entry in entries:
-        for application in entry.observation.applications if entry.observation else ():
-            for batch in application.batches if application.name == APPLICATION else ():
-                end = first + batch.rows
-                latencies_s[first:end] = batch.committed_s - start_s - arrivals_s[first:end]
-                first = end
-    return latencies_s, first
 
 
 def to_json(plan: DemoPlan, records: list[RunRecord]) -> dict[str, object]:

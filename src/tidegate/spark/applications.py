@@ -11,7 +11,7 @@ from typing import Any
 from tidegate.domain import ApplicationSample, BatchSample, OperatorSample
 from tidegate.spark.latency import latency_sample
 from tidegate.spark.plan import operators_of_plan
-from tidegate.spark.progress import OperatorCount, Progress, parse_progress
+from tidegate.spark.progress import OperatorCount, Progress, StateReport, parse_progress
 from tidegate.spark.stages import StageBook
 from tidegate.spark.watcher import ActiveQuery, Look, StageSample, Watcher
 
@@ -144,12 +144,35 @@ def _batch(run: _Run, progress: Progress, stages: list[StageSample]) -> BatchSam
 def _operators(run: _Run, progress: Progress, stages: list[StageSample]) -> tuple[OperatorSample, ...]:
     """Stages in plan order are the operators in the order in which they were named."""
     counts = progress.operators
+    if len(counts) > len(stages):
+        stages = _unfused(counts, stages, progress.state)
     run.stateful = frozenset(count.name for count in counts if count.rows_in is None) or run.stateful
     stateful = run.stateful
     if len(counts) != len(stages):
         counts = tuple(OperatorCount(name, None, None) for name in _names_of(run, len(stages)))
         stateful = frozenset(count.name for count in counts[-1:])
     return tuple(_operator(count, stage, progress, stateful) for count, stage in zip(counts, stages, strict=True))
+
+
+def _unfused(
+    counts: tuple[OperatorCount, ...], stages: list[StageSample], state: StateReport | None
+) -> list[StageSample]:
+    """Tell operators apart that Spark runs in one stage.
+
+    A single task in front of state in a single partition needs no exchange, and Spark leaves it out. What the state
+    took of that task is reported; the rest is the other operator's.
+    """
+    if state is None or state.partitions != 1:
+        return stages
+    apart: list[StageSample] = []
+    left = list(stages)
+    for count in counts:
+        keeps_state = count.rows_in is None
+        if keeps_state and apart and apart[-1].tasks == 1 and len(left) < len(counts) - len(apart):
+            apart[-1:] = apart[-1].parted(state.work_s)
+        elif left:
+            apart.append(left.pop(0))
+    return apart if len(apart) == len(counts) and not left else stages
 
 
 def _operator(count: OperatorCount, stage: StageSample, progress: Progress, stateful: frozenset[str]) -> OperatorSample:

@@ -92,6 +92,11 @@ class Gate:
         """Is the control alive?"""
         return self._thread.is_alive()
 
+    @property
+    def rebalancing(self) -> bool:
+        """Is a query between two runs?"""
+        return self.cluster.rebalancing
+
     def start(self, name: str, build: Build, checkpoint: str | Path | None = None) -> RestartableQuery:
         """Start a query that Tidegate may restart with other settings.
 
@@ -105,6 +110,10 @@ class Gate:
         query = RestartableQuery(self._spark, build, settings)
         self.cluster.restartable[name] = query
         return query
+
+    def forget(self, name: str) -> None:
+        """Let go of a query that has ended."""
+        self.cluster.restartable.pop(name, None)
 
     def queries(self) -> list[RestartableQuery]:
         """The queries that were started through this gate."""

@@ -76,6 +76,11 @@ class SparkCluster:
             receipts += self._tried(actions, self._rebalance, application, actions)
         return Receipt(tuple(receipts))
 
+    @property
+    def rebalancing(self) -> bool:
+        """Is any query being restarted?"""
+        return any(self._rebalancer.busy(name) for name in list(self.restartable))
+
     def between_batches(self) -> bool:
         """Is no query in the middle of a batch?"""
         return self._watcher.between_batches()

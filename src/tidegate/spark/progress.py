@@ -33,6 +33,9 @@ class StateReport:
     rows: int
     memory_bytes: int
     commit_s: float
+    work_s: float
+    """Slot-seconds of updates, removals and commits."""
+    partitions: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,10 +167,16 @@ def _state(report: dict[str, Any]) -> StateReport | None:
     operators = report.get("stateOperators") or []
     if not operators:
         return None
+
+    def total(*names: str) -> float:
+        return sum(float(operator.get(name) or 0) for operator in operators for name in names)
+
     return StateReport(
-        rows=sum(int(operator.get("numRowsTotal") or 0) for operator in operators),
-        memory_bytes=sum(int(operator.get("memoryUsedBytes") or 0) for operator in operators),
-        commit_s=sum(float(operator.get("commitTimeMs") or 0) for operator in operators) / 1000,
+        rows=int(total("numRowsTotal")),
+        memory_bytes=int(total("memoryUsedBytes")),
+        commit_s=total("commitTimeMs") / 1000,
+        work_s=total("allUpdatesTimeMs", "allRemovalsTimeMs", "commitTimeMs") / 1000,
+        partitions=operators[0].get("numShufflePartitions"),
     )
 
 

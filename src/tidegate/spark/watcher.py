@@ -8,7 +8,7 @@ the UI, and without the status store's copies.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -63,6 +63,32 @@ class StageSample:
         if self.launched_s is None or self.completed_s is None:
             return None
         return max(0.0, self.completed_s - self.launched_s)
+
+    def parted(self, last_s: float) -> tuple[StageSample, StageSample]:
+        """The stage in two, the second with `last_s` of its time: rows and bytes in belong to the first, out to it."""
+        share = min(1.0, last_s / self.busy_s) if self.busy_s > 0 else 0.0
+        edge_s = None if self.completed_s is None else self.completed_s - share * (self.execute_s or 0.0)
+        last = replace(
+            self,
+            busy_s=share * self.busy_s,
+            cpu_s=share * self.cpu_s,
+            fetch_wait_s=0.0,
+            rows_in=0,
+            bytes_in=0,
+            launched_s=edge_s,
+            longest_task_s=None,
+        )
+        first = replace(
+            self,
+            busy_s=self.busy_s - last.busy_s,
+            cpu_s=self.cpu_s - last.cpu_s,
+            write_s=0.0,
+            rows_out=0,
+            bytes_out=0,
+            completed_s=edge_s,
+            longest_task_s=None,
+        )
+        return first, last
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""WordCount with a look-up: source → lookup → count, and the proof that no row was lost or doubled.
+"""WordCount with a look-up: source → lookup → count, or source → split → count, and the proof that no row was lost.
 
 The look-up waits as a call to a remote service would, so that its cost is time in a slot and not CPU: more
 executors then add real capacity even where processors are few.
@@ -39,22 +39,24 @@ class WordCount:
 
     def build(self, spark: SparkSession, settings: Settings) -> DataStreamWriter:
         spark.conf.set("spark.sql.shuffle.partitions", str(self.count_tasks))
-        flow = (
-            Topology.source("lines", self._lines(spark, settings), event_time="event_time", settings=settings)
-            .operator("lookup", lambda rows: looked_up(rows, self.lookup_s), parallelism=self.lookup_tasks)
-            .stateful("count", counted)
-        )
+        lines = Topology.source("lines", self._lines(spark, settings), event_time="event_time", settings=settings)
         return (
-            flow.frame.writeStream.outputMode("update")
+            self._flow(lines)
+            .frame.writeStream.outputMode("update")
             .format("noop")
             .trigger(**settings.trigger(self.trigger_s))
             .option("checkpointLocation", settings.checkpoint)
         )
 
+    def _flow(self, lines: Topology) -> Topology:
+        return lines.operator(
+            "lookup", lambda rows: looked_up(rows, self.lookup_s), parallelism=self.lookup_tasks
+        ).stateful("count", lambda rows: counted(words_of(rows)))
+
     def _lines(self, spark: SparkSession, settings: Settings) -> DataFrame:
         options = {
             "load": profile_to_json(self.load),
-            "partitions": self.source_tasks,
+            "partitions": settings.parallelism("lines", self.source_tasks),
             "gate": settings.gate,
             "rows": self.rows,
             "start_ms": self.start_ms,
@@ -62,6 +64,15 @@ class WordCount:
         }
         given = {name: str(value) for name, value in options.items() if value is not None}
         return spark.readStream.format("tidegate").options(**given).load()
+
+
+class SplitCount(WordCount):
+    """The WordCount of the papers: the look-up belongs to the splitting, and single words go to the count."""
+
+    def _flow(self, lines: Topology) -> Topology:
+        return lines.operator(
+            "split", lambda rows: words_of(looked_up(rows, self.lookup_s)), parallelism=self.lookup_tasks
+        ).stateful("count", counted)
 
 
 def looked_up(rows: DataFrame, lookup_s: float) -> DataFrame:
@@ -75,9 +86,13 @@ def looked_up(rows: DataFrame, lookup_s: float) -> DataFrame:
     return rows.mapInArrow(wait, rows.schema)
 
 
-def counted(rows: DataFrame) -> DataFrame:
+def words_of(rows: DataFrame) -> DataFrame:
+    """One row for every word, with its sentence's index."""
+    return rows.select("index", F.posexplode(F.split("value", " ")).alias("position", "word"))
+
+
+def counted(words: DataFrame) -> DataFrame:
     """Words by their number; the first word of every sentence also counts its row and sums the rows' indices."""
-    words = rows.select("index", F.posexplode(F.split("value", " ")).alias("position", "word"))
     first = F.col("position") == 0
     return words.groupBy("word").agg(
         F.count(F.lit(1)).alias("words"),
