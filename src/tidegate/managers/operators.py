@@ -1,0 +1,175 @@
+"""The Operator Manager: one per operator, on its host; asks for replicas, and holds safe limits when nobody answers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tidegate.managers.messages import Message, Numbering, OperatorReport, Rescale, ScaleGrant, ScaleRequest, Standing
+from tidegate.managers.policies.policy import LocalPolicy, OperatorLimits, OperatorView, Wish
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorSettings:
+    """How an Operator Manager behaves beside its policy."""
+
+    smoothing: float = 0.1
+    """Weight of the newest period in the means of load and utilisation that the policy sees."""
+    silence_s: float = 180.0
+    """The centre counts as away after so long without a word."""
+    allowance: int = 2
+    """How far from its last granted size an operator may go by itself meanwhile."""
+    cool_down_alone_s: float = 60.0
+    rescue_step: int = 3
+    """Replicas an urgent request may ask for at once."""
+    rescue_load: float = 0.8
+    """Busy share that a rescue aims at."""
+
+
+@dataclass(slots=True)
+class OperatorState:
+    """Everything the manager remembers; plain data, so it survives a restart of its host."""
+
+    numbering: Numbering
+    target: int
+    """The size it has ordered from its region."""
+    granted: int
+    """The size the centre last agreed to."""
+    heard_s: float
+    asked_id: str | None = None
+    changes_alone: int = 0
+    """Over its whole life, so that a report that comes twice is not charged twice."""
+    changed_alone_s: float | None = None
+    mean_rate_rows_per_s: float | None = None
+    mean_busy: float | None = None
+    """Replicas' worth of work, so that the mean stays right when their number changes."""
+
+
+class OperatorManager:
+    """Monitor: its view. Analyse: the policy. Plan: wish or rescue. Execute: ask the centre, or act alone in bounds."""
+
+    def __init__(
+        self,
+        name: str,
+        limits: OperatorLimits,
+        policy: LocalPolicy,
+        state: OperatorState,
+        application: str,
+        region: str,
+        settings: OperatorSettings | None = None,
+    ) -> None:
+        self.name, self.limits, self.policy, self.state = name, limits, policy, state
+        self._application, self._region = application, region
+        self._settings = settings or OperatorSettings()
+
+    def step(self, view: OperatorView, inbox: Sequence[Message], now_s: float) -> list[Message]:
+        """Take the answers in, learn from the period, and say what is wanted now."""
+        out = self._read(inbox, now_s) if inbox else []
+        view = self._smooth(view)
+        self.policy.watch(view)
+        if view.replicas != self.state.target:
+            return out  # the last order is still being carried out
+        wish, urgent = self._plan(view)
+        if wish.change == 0 and wish.free_change == 0:
+            return out
+        if now_s - self.state.heard_s <= self._settings.silence_s:
+            return [*out, self._ask(view, wish, urgent, now_s)]
+        alone = self._act_alone(view, wish, now_s)
+        return out if alone is None else [*out, alone]
+
+    def _read(self, inbox: Sequence[Message], now_s: float) -> list[Message]:
+        out: list[Message] = []
+        state = self.state
+        for message in inbox:
+            state.heard_s = max(state.heard_s, message.time_s)
+            if isinstance(message, ScaleGrant) and message.request_id == state.asked_id:
+                state.asked_id = None
+                state.target = state.granted = min(max(message.target, self.limits.least), self.limits.most)
+                out.append(self._order(now_s))
+            elif isinstance(message, Standing):
+                if message.target == state.target:
+                    state.granted = state.target
+                else:
+                    out.append(self._report(now_s))
+        return out
+
+    def _smooth(self, view: OperatorView) -> OperatorView:
+        """Load and utilisation as exponential means; the response as it is, because a rescue must not be late."""
+        state, share = self.state, self._settings.smoothing
+        # After a change what queued meanwhile keeps replicas busy; what arrives tells the load better.
+        busy = min(self.limits.demand(view), view.replicas) if view.settling else view.utilisation * view.replicas
+        rate = view.arrival_rows_per_s
+        state.mean_busy = busy if state.mean_busy is None else share * busy + (1 - share) * state.mean_busy
+        known = state.mean_rate_rows_per_s
+        state.mean_rate_rows_per_s = rate if known is None else share * rate + (1 - share) * known
+        return replace(
+            view,
+            arrival_rows_per_s=state.mean_rate_rows_per_s,
+            utilisation=min(1.0, state.mean_busy / max(1, view.replicas)),
+        )
+
+    def _plan(self, view: OperatorView) -> tuple[Wish, bool]:
+        """The policy's wish; where the objective is at stake and load is the cause, as many replicas as the load wants.
+
+        The load is what arrives, so a rescue need not wait for an earlier change to settle.
+        """
+        wish = self.policy.propose(view)
+        if view.response_s <= self.limits.objective_s:
+            return wish, False
+        needed = min(math.ceil(self.limits.demand(view) / self._settings.rescue_load), self.limits.most)
+        missing = min(needed - view.replicas, self._settings.rescue_step)
+        if missing < max(1, wish.change):
+            return wish, wish.change > 0
+        text = f"response {view.response_s:.1f} s above {self.limits.objective_s:.1f} s"
+        return Wish(missing, max(wish.score, 1.0) + missing, text, missing), True
+
+    def _ask(self, view: OperatorView, wish: Wish, urgent: bool, now_s: float) -> ScaleRequest:
+        state = self.state
+        state.asked_id = state.numbering.next_id()
+        return ScaleRequest(
+            id=state.asked_id,
+            sender=self.name,
+            to=self._application,
+            time_s=now_s,
+            operator=self.name,
+            replicas=view.replicas,
+            change=wish.change or wish.free_change,
+            score=wish.score,
+            reason=wish.reason,
+            urgent=urgent,
+            only_if_free=wish.change == 0,
+        )
+
+    def _act_alone(self, view: OperatorView, wish: Wish, now_s: float) -> Rescale | None:
+        state, settings = self.state, self._settings
+        rested = state.changed_alone_s is None or now_s - state.changed_alone_s >= settings.cool_down_alone_s
+        low = max(self.limits.least, state.granted - settings.allowance)
+        high = min(self.limits.most, state.granted + settings.allowance)
+        target = min(max(view.replicas + wish.change, low), high)
+        if target == view.replicas or not rested:
+            return None
+        state.target, state.changed_alone_s, state.asked_id = target, now_s, None
+        state.changes_alone += 1
+        return self._order(now_s)
+
+    def _order(self, now_s: float) -> Rescale:
+        return Rescale(
+            id=self.state.numbering.next_id(),
+            sender=self.name,
+            to=self._region,
+            time_s=now_s,
+            operator=self.name,
+            target=self.state.target,
+        )
+
+    def _report(self, now_s: float) -> OperatorReport:
+        return OperatorReport(
+            id=self.state.numbering.next_id(),
+            sender=self.name,
+            to=self._application,
+            time_s=now_s,
+            operator=self.name,
+            replicas=self.state.target,
+            changes_alone=self.state.changes_alone,
+        )

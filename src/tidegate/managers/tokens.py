@@ -1,0 +1,51 @@
+"""Token buckets: a limit on how often something may happen, which forgives a burst and bounds the long run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRule:
+    """At most `size` at once and one more every `refill_s`: never above size + T ÷ refill_s within any T seconds."""
+
+    size: float
+    refill_s: float
+
+    def __post_init__(self) -> None:
+        if not self.size >= 1:
+            raise ValueError(f"a bucket holds at least one token, not {self.size}")
+        if not self.refill_s > 0:
+            raise ValueError(f"a token takes a positive time to come back, not {self.refill_s} s")
+
+
+@dataclass(slots=True)
+class TokenBucket:
+    """`tokens = min(B, tokens + r·Δt)`, one per reconfiguration; it starts full.
+
+    >>> rule, bucket = TokenRule(size=1, refill_s=60), TokenBucket(tokens=1)
+    >>> bucket.take(rule, 0), bucket.take(rule, 30), bucket.take(rule, 60)
+    (True, False, True)
+    """
+
+    tokens: float
+    time_s: float | None = None
+
+    def left(self, rule: TokenRule, now_s: float) -> float:
+        """Fill up to `now_s`; a clock that went back fills nothing."""
+        if self.time_s is not None and now_s > self.time_s:
+            self.tokens = min(rule.size, self.tokens + (now_s - self.time_s) / rule.refill_s)
+        self.time_s = now_s if self.time_s is None else max(self.time_s, now_s)
+        return self.tokens
+
+    def take(self, rule: TokenRule, now_s: float) -> bool:
+        """One token, if there is one."""
+        if self.left(rule, now_s) < 1.0 - 1e-9:
+            return False
+        self.tokens -= 1.0
+        return True
+
+    def charge(self, rule: TokenRule, now_s: float, count: int) -> None:
+        """Take what was already spent elsewhere; the bucket may go into debt."""
+        self.left(rule, now_s)
+        self.tokens -= count
