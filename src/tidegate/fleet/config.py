@@ -1,0 +1,106 @@
+"""The fleet's file: regions, how hosts are made, and how quickly things are noticed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import yaml
+from pydantic import Field, ValidationError
+
+from tidegate.domain import InvalidInput
+from tidegate.domain.section import PositiveSeconds, Seconds, Section, Share
+from tidegate.fleet.folder import FleetFolder, replace_file
+
+Count = Annotated[int, Field(ge=1)]
+
+
+class RegionRule(Section):
+    """One region."""
+
+    min_hosts: Annotated[int, Field(ge=0)] = Field(1, description="Hosts that it has even when nothing runs.")
+    max_hosts: Count = Field(2, description="Hosts that it may have.")
+
+
+class HostRule(Section):
+    """What a host is."""
+
+    slots: Count = Field(2, description="Tasks that it runs at once; the number in `local[…]`.")
+    master: str | None = Field(None, description="Spark master; left out: local[slots].")
+    applications: Count = Field(8, description="Applications that it takes at most.")
+    memory_mb: Annotated[int, Field(ge=384)] = Field(640, description="Heap of its driver.")
+    settings: dict[str, str] = Field(default_factory=dict, description="Spark settings.")
+
+
+class ProviderRule(Section):
+    """Who makes hosts."""
+
+    kind: Literal["local", "commands"] = Field("local", description="Processes here, or commands of yours.")
+    start: str = Field("", description="Command that starts a host; its last line of output is the handle.")
+    stop: str = Field("", description="Command that ends it.")
+    alive: str = Field("", description="Command that exits with 0 while it lives; left out: nobody can tell.")
+
+
+class TimingRule(Section):
+    """How quickly things are noticed."""
+
+    poll_s: PositiveSeconds = Field(1.0, description="The centre's step.")
+    lease_s: PositiveSeconds = Field(8.0, description="A lost host's applications wait a quarter longer than this.")
+    lost_after_s: PositiveSeconds = Field(5.0, description="Without an answer for so long a host counts as away.")
+    start_limit_s: PositiveSeconds = Field(90.0, description="A host that does not answer by then is given up.")
+    move_pause_s: Seconds = Field(60.0, description="Between two moves that the centre makes on its own account.")
+    spare_s: Seconds = Field(60.0, description="A host has to be empty for so long before it is given back.")
+
+
+class ManagerRule(Section):
+    """How the managers behave; see docs/managers.md."""
+
+    period_s: PositiveSeconds = Field(5.0, description="Between two steps of a manager.")
+    silence_s: PositiveSeconds = Field(15.0, description="The centre counts as away after so long without a word.")
+    allowance: Annotated[int, Field(ge=0)] = Field(2, description="Tasks that an operator may add by itself meanwhile.")
+    alone_pause_s: Seconds = Field(20.0, description="Between two changes that an operator makes by itself.")
+    spare: Annotated[float, Field(ge=0, lt=1)] = Field(0.2, description="Hosts' worth of room that regions keep free.")
+    tokens: Annotated[float, Field(ge=1)] = Field(3.0, description="Changes of an application that may follow at once.")
+    refill_s: PositiveSeconds = Field(30.0, description="One more change every so many seconds after that.")
+
+
+class FleetConfig(Section):
+    """The whole file."""
+
+    regions: dict[str, RegionRule] = Field(default_factory=lambda: {"local": RegionRule(min_hosts=1, max_hosts=2)})
+    most_hosts: Count = Field(4, description="Hosts of all regions together.")
+    host: HostRule = Field(default_factory=HostRule)
+    provider: ProviderRule = Field(default_factory=ProviderRule)
+    timing: TimingRule = Field(default_factory=TimingRule)
+    scheduler: str = Field("tidegate", description="Who places applications; one of `tidegate schedule`'s.")
+    fill: Share = Field(0.8, description="Share of a host's slots that placement gives away.")
+    managers: ManagerRule = Field(default_factory=ManagerRule)
+
+
+def load_config(path: Path | None) -> FleetConfig:
+    """Read the fleet's file; without one, a fleet of one region."""
+    if path is None:
+        return FleetConfig()
+    try:
+        return FleetConfig.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")) or {})
+    except OSError as error:
+        raise InvalidInput(f"{path}: cannot be read ({error.strerror})") from None
+    except yaml.YAMLError as error:
+        raise InvalidInput(f"{path}: not YAML ({str(error).splitlines()[0]})") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the file"
+        raise InvalidInput(f"{path}: {where}: {first['msg']}") from None
+
+
+def store_config(config: FleetConfig, folder: FleetFolder) -> None:
+    """Leave it where every host finds it."""
+    replace_file(folder.config, config.model_dump_json(indent=1).encode())
+
+
+def stored_config(folder: FleetFolder) -> FleetConfig:
+    """The fleet's file as it was last brought up; the defaults where it never was."""
+    try:
+        return FleetConfig.model_validate_json(folder.config.read_bytes())
+    except (OSError, ValidationError):
+        return FleetConfig()

@@ -1,0 +1,112 @@
+"""What a host knows of its applications: sums over a short window of batches, kept on the host."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from tidegate.domain import ApplicationSample, BatchSample
+from tidegate.fleet.tenant import Figures
+
+_WINDOW_S = 20.0
+_WINDOW_TRIGGERS = 3.0
+"""A window holds at least so many triggers: with fewer, a rate is the luck of the moment."""
+_STALE_WINDOWS = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorFigures:
+    """One operator over the window."""
+
+    replicas: int
+    rows_per_s: float
+    utilisation: float
+    busy_s_per_row: float | None
+
+
+@dataclass(slots=True)
+class ApplicationFigures:
+    """The recent batches of one run of an application."""
+
+    began_s: float
+    interval_s: float = 0.0
+    batches: deque[BatchSample] = field(default_factory=deque)
+    rows_done: int = 0
+    arrived: deque[tuple[float, int]] = field(default_factory=deque)
+
+    def take(self, sample: ApplicationSample, now_s: float) -> None:
+        """Take in one observation."""
+        self.interval_s = sample.interval_s
+        for batch in sample.batches:
+            self.rows_done += batch.rows
+            if batch.rows:
+                self.batches.append(batch)
+        if sample.arrival is not None:
+            self.arrived.append((sample.arrival.time_s, sample.arrival.arrived_rows))
+        # One batch more than the window is kept: a slow one may have begun before it.
+        while len(self.batches) > 1 and self.batches[1].committed_s < now_s - self.window_s:
+            self.batches.popleft()
+        while len(self.arrived) > 2 and self.arrived[1][0] < now_s - self.window_s:
+            self.arrived.popleft()
+
+    @property
+    def window_s(self) -> float:
+        return max(_WINDOW_S, _WINDOW_TRIGGERS * self.interval_s)
+
+    def summary(self, now_s: float) -> Figures:
+        """What leaves the host."""
+        recent = self._recent(now_s)
+        # A first batch pays for cold processes: its cost is not the load's.
+        warm = [batch for batch in recent if not batch.warming]
+        span_s = self._span_s(warm, now_s)
+        busy = [batch.busy_s for batch in warm if batch.busy_s is not None]
+        latencies = [batch.latency.p99_s for batch in recent if batch.latency is not None]
+        operators = self.batches[-1].operators if self.batches else ()
+        return Figures(
+            load_slots=sum(busy) / span_s if busy and span_s else None,
+            latency_p99_s=max(latencies, default=None),
+            rows_done=self.rows_done,
+            parallelism={operator.name: operator.parallelism for operator in operators},
+        )
+
+    def operator(self, name: str, now_s: float) -> OperatorFigures | None:
+        """One operator's view; None until it has been seen at work."""
+        recent = [batch for batch in self._recent(now_s) if not batch.warming]
+        samples = [(batch, op) for batch in recent for op in batch.operators if op.name == name]
+        span_s = self._span_s(recent, now_s)
+        if not samples or not span_s:
+            return None
+        replicas = samples[-1][1].parallelism
+        same = [(batch, op) for batch, op in samples if op.parallelism == replicas]
+        span_s = self._span_s([batch for batch, _ in same], now_s) or span_s
+        busy_s = sum(op.busy_s for _, op in same)
+        rows = sum(op.rows_in or 0 for _, op in same)
+        return OperatorFigures(
+            replicas,
+            self._arrival_rows_per_s(rows, span_s),
+            min(1.0, busy_s / (replicas * span_s)),
+            busy_s / rows if rows else None,
+        )
+
+    def _arrival_rows_per_s(self, rows: int, span_s: float) -> float:
+        """From the source itself where it tells: rows that wait have arrived as well."""
+        if len(self.arrived) >= 2 and self.arrived[-1][0] > self.arrived[0][0]:
+            (from_s, before), (to_s, after) = self.arrived[0], self.arrived[-1]
+            if after >= before:
+                return (after - before) / (to_s - from_s)
+        return rows / span_s
+
+    def _recent(self, now_s: float) -> list[BatchSample]:
+        """The batches of the window; where they are longer than that, the newest one, for a while."""
+        recent = [batch for batch in self.batches if batch.committed_s >= now_s - self.window_s]
+        newest = self.batches[-1] if self.batches else None
+        if not recent and newest is not None and newest.committed_s >= now_s - _STALE_WINDOWS * self.window_s:
+            return [newest]
+        return recent
+
+    def _span_s(self, batches: list[BatchSample], now_s: float) -> float | None:
+        """From the start of the first batch to the start of the trigger after the last."""
+        if not batches:
+            return None
+        end_s = max(batches[-1].committed_s, batches[-1].started_s + self.interval_s)
+        return max(end_s - batches[0].started_s, 1e-3)

@@ -1,0 +1,203 @@
+"""A host of the fleet: one Spark application that runs the queries its agent is given."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from pyspark.sql import SparkSession
+
+from tidegate.domain import InvalidInput, Mode
+from tidegate.domain.policy import Policy
+from tidegate.fleet.agent import Agent
+from tidegate.fleet.config import stored_config
+from tidegate.fleet.figures import ApplicationFigures, OperatorFigures
+from tidegate.fleet.folder import FleetFolder
+from tidegate.fleet.local import HostStaff
+from tidegate.fleet.protocol import read_token
+from tidegate.fleet.recipe import load_build
+from tidegate.fleet.state import ApplicationSpec, HostSpec
+from tidegate.fleet.tenant import Figures
+from tidegate.spark.cluster import SparkCluster
+from tidegate.spark.embedded import ROCKSDB, start_session
+from tidegate.spark.java import require_java
+from tidegate.spark.queries import RestartableQuery
+from tidegate.spark.settings import Settings
+from tidegate.spark.source import TidegateSource
+
+logger = logging.getLogger("tidegate")
+
+_OBSERVE_S = 1.0
+# Small and quick to start: several hosts share one machine where the provider is local.
+_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss4m"
+
+
+class SparkQuery:
+    """A query on Spark, as its tenant sees it; it may be restarted with other settings meanwhile."""
+
+    def __init__(self, query: RestartableQuery) -> None:
+        self.query = query
+        self._turn = threading.RLock()  # in the middle of a restart the query looks as if it had ended
+        self._over = False
+
+    def failure(self) -> str | None:
+        with self._turn:
+            running = self.query.query
+            if running.isActive:
+                return None
+            error = running.exception()
+        return "the query has ended" if error is None else str(error).strip().splitlines()[0]
+
+    def stop(self) -> None:
+        with self._turn:
+            self._over = True
+            self.query.stop_at_boundary()
+
+    def kill(self) -> None:
+        self._over = True
+        self.query.query.stop()
+        with self._turn:  # a restart under way may have started another
+            self.query.query.stop()
+
+    def restart(self, settings: Settings) -> float:
+        """Go on with other settings; not where its tenant has stopped it. Returns the pause in seconds."""
+        with self._turn:
+            if self._over or not self.query.query.isActive:
+                raise InvalidInput(f"{self.query.name} does not run here any more")
+            try:
+                return self.query.restart(settings)
+            finally:
+                if self._over:  # killed while it was being started
+                    self.query.query.stop()
+
+
+class SparkQueries:
+    """Runs queries in one session, watches them, and rescales their operators."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        spark.dataSource.register(TidegateSource)
+        self._cluster = SparkCluster(spark, Policy(mode=Mode.OFF))
+        self._lock = threading.Lock()  # building a query sets the session's configuration: one at a time
+        self._figures: dict[str, ApplicationFigures] = {}
+        self._handles: dict[str, SparkQuery] = {}
+        threading.Thread(target=self._observe, name="tidegate-observe", daemon=True).start()
+
+    def start(self, spec: ApplicationSpec, checkpoint: Path, gate: Path, tasks: Mapping[str, int]) -> SparkQuery:
+        build = load_build(spec)
+        settings = Settings(spec.name, str(gate), str(checkpoint), MappingProxyType(dict(tasks)))
+        with self._lock:
+            query = RestartableQuery(self._spark, build, settings)
+            self._cluster.restartable[spec.name] = query
+            self._figures[spec.name] = ApplicationFigures(time.time())
+            self._handles[spec.name] = SparkQuery(query)
+            return self._handles[spec.name]
+
+    def figures(self, application: str) -> Figures:
+        known = self._figures.get(application)
+        return known.summary(time.time()) if known is not None else Figures()
+
+    def operator(self, application: str, operator: str) -> OperatorFigures | None:
+        """An operator's view, for the manager that watches it."""
+        known = self._figures.get(application)
+        return known.operator(operator, time.time()) if known is not None else None
+
+    def tasks(self, application: str) -> dict[str, int]:
+        """Tasks by operator as the query was last built."""
+        query = self._cluster.restartable.get(application)
+        return dict(query.settings.tasks) if query is not None else {}
+
+    def rescale(self, application: str, operator: str, tasks: int) -> float:
+        """Run an operator with so many tasks: a restart at a batch boundary. Returns the pause in seconds."""
+        handle = self._handles.get(application)
+        if handle is None:
+            raise InvalidInput(f"{application} does not run here")
+        settings = handle.query.settings.with_parallelism(operator, tasks)
+        if settings == handle.query.settings:
+            return 0.0
+        with self._lock:
+            return handle.restart(settings)
+
+    def ended(self) -> bool:
+        """Has Spark gone away under us?"""
+        try:
+            context = self._spark.sparkContext._jsc
+            return context is None or bool(context.sc().isStopped())
+        except Exception:  # nobody there to ask
+            return True
+
+    def _observe(self) -> None:
+        while True:
+            try:
+                observation = self._cluster.observe()
+                for sample in observation.applications:
+                    if sample.name in self._figures:
+                        self._figures[sample.name].take(sample, observation.time_s)
+            except Exception as error:  # watching must not end the host
+                if self._spark.sparkContext._jsc is None:
+                    return
+                logger.warning("the queries could not be watched: %s", (str(error) or repr(error)).splitlines()[0])
+            time.sleep(_OBSERVE_S)
+
+
+def host_session(
+    name: str, slots: int, master: str | None, memory_mb: int, settings: Mapping[str, str]
+) -> SparkSession:
+    """Spark in one small JVM (`local[slots]`), or on the master that is given."""
+    require_java()
+    # Without this the workers pick the system's Python and fail much later.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    builder = (
+        SparkSession.builder.appName(f"tidegate-{name}")
+        .master(master or f"local[{slots}]")
+        .config("spark.driver.memory", f"{memory_mb}m")
+        .config("spark.driver.extraJavaOptions", _JAVA)
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.log.level", "ERROR")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.streaming.stateStore.providerClass", ROCKSDB)
+        .config("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", "true")
+        .config("spark.locality.wait", "0s")
+        .config("spark.python.daemon.module", "tidegate.spark.warm_daemon")
+    )
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return start_session(builder)
+
+
+def serve(
+    spec: HostSpec,
+    folder: FleetFolder,
+    spark: SparkSession,
+    *,
+    lease_s: float,
+    bind: str = "127.0.0.1",
+    port: int = 0,
+    advertise: tuple[str, int] | None = None,
+) -> None:
+    """Serve until SIGTERM, Ctrl-C, or the centre's word; then stop every query at a batch boundary."""
+    runner = SparkQueries(spark)
+    agent = Agent(spec, folder, runner, lease_s=lease_s, bind=bind, port=port, advertise=advertise)
+    config, token = stored_config(folder), read_token(folder.token)
+    staff = HostStaff(agent.card, config, folder, token, runner, lambda: list(agent.status().tenancies))
+    agent.managers = staff
+    staff.begin()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: agent.end())
+    while not agent.wait(_OBSERVE_S):
+        if runner.ended():
+            logger.error("Spark has ended, and this host with it")
+            agent.end()
+    staff.end()
+    agent.close()

@@ -1,0 +1,113 @@
+"""Judges what every host is, by its answers, its provider, and the leases of what it runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidegate.fleet.config import FleetConfig
+from tidegate.fleet.folder import FleetFolder
+from tidegate.fleet.lease import LeaseRecord, LeaseWatch
+from tidegate.fleet.look import Glance, HostState
+from tidegate.fleet.provider import Provider
+from tidegate.fleet.registry import HostEntry, Registry
+from tidegate.fleet.steady import steady_s
+
+
+@dataclass(slots=True)
+class _Acquaintance:
+    """What is remembered of a host between two looks."""
+
+    first_s: float
+    answered_s: float | None = None
+
+
+class Judge:
+    """Watches answers and leases from step to step.
+
+    | seen of a host | it is |
+    |---|---|
+    | its agent answers | ready |
+    | it does not know the token | refused |
+    | its provider says that it has ended | lost |
+    | it has never answered, and holds no lease | starting; lost after `start_limit_s` |
+    | no answer, for less than `lost_after_s` | what it was |
+    | no answer, and it renews its leases | away: its applications run and are left alone |
+    | no answer, and a lease of it has run out | lost |
+    """
+
+    def __init__(self, folder: FleetFolder, config: FleetConfig, provider: Provider, registry: Registry) -> None:
+        self._folder = folder
+        self._timing = config.timing
+        self._provider = provider
+        self._registry = registry
+        self._known: dict[str, _Acquaintance] = {}
+        self._watches: dict[str, LeaseWatch] = {}
+        self._leases: dict[str, LeaseRecord | None] = {}
+        self._began_s = steady_s()
+
+    def states(self, glances: dict[str, Glance]) -> dict[str, HostState]:
+        """Every host in the book; leases are looked at as well."""
+        self._watch_leases()
+        moment_s = steady_s()
+        states: dict[str, HostState] = {}
+        for name, entry in self._registry.hosts().items():
+            glance = glances.get(name)
+            known = self._known.setdefault(name, _Acquaintance(moment_s))
+            if glance is not None and glance.status is not None:
+                known.answered_s = moment_s
+                states[name] = HostState.READY
+            elif glance is not None and glance.refused:
+                states[name] = HostState.REFUSED
+            else:
+                states[name] = self._absent(name, entry, known)
+        return states
+
+    def settled(self, states: dict[str, HostState]) -> bool:
+        """After a start: has everybody been heard from, or had the time to be?"""
+        waiting = any(state in {HostState.AWAY, HostState.STARTING} for state in states.values())
+        silent = any(self._known[name].answered_s is None for name in states)
+        return not (waiting or silent) or steady_s() - self._began_s > self._timing.lost_after_s + self._timing.lease_s
+
+    def silent_s(self, host: str) -> float:
+        """Since it last answered, or was first waited for."""
+        known = self._known[host]
+        return steady_s() - (known.first_s if known.answered_s is None else known.answered_s)
+
+    def lease(self, application: str) -> tuple[LeaseRecord | None, float]:
+        """What its lease says, and for how long it has said just this."""
+        watch = self._watches.get(application)
+        return self._leases.get(application), watch.unchanged_s if watch is not None else 0.0
+
+    def nobody_runs(self, application: str) -> bool:
+        """Is it certain that no host runs it?"""
+        return application in self._watches and self._watches[application].free
+
+    def forget(self, host: str) -> None:
+        self._known.pop(host, None)
+
+    def _watch_leases(self) -> None:
+        for name in self._registry.applications():
+            watch = self._watches.setdefault(name, LeaseWatch())
+            try:
+                record = self._folder.lease(name).read()
+            except (OSError, ValueError):
+                continue  # unreadable says nothing about its holder
+            watch.look(record)
+            self._leases[name] = record
+
+    def _absent(self, name: str, entry: HostEntry, known: _Acquaintance) -> HostState:
+        timing, silent_s = self._timing, self.silent_s(name)
+        if entry.handle is not None and self._provider.alive(entry.handle) is False:
+            return HostState.LOST
+        held = [application for application in self._leases if self._holds(application, name)]
+        if known.answered_s is None and not held:
+            return HostState.LOST if silent_s > timing.start_limit_s else HostState.STARTING
+        if silent_s <= timing.lost_after_s:
+            return HostState.AWAY if known.answered_s is None else HostState.READY
+        if any(not self._watches[application].expired for application in held):
+            return HostState.AWAY  # it renews its leases: it runs, and only the way to it is cut
+        return HostState.LOST if held or silent_s > timing.start_limit_s else HostState.AWAY
+
+    def _holds(self, application: str, host: str) -> bool:
+        record = self._leases.get(application)
+        return record is not None and not record.released and record.owner.partition("/")[0] == host

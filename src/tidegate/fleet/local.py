@@ -1,0 +1,344 @@
+"""The managers on a host: one per elastic operator of its applications, and the region's on one host of the region.
+
+They see raw figures, which never leave the host; what leaves is requests. When the centre falls silent, operators go on
+by themselves within their allowance. Which host speaks for the region is settled by a lease, as for applications.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from pydantic import TypeAdapter
+
+from tidegate.domain.codec import from_json, to_json
+from tidegate.fleet.config import FleetConfig
+from tidegate.fleet.figures import OperatorFigures
+from tidegate.fleet.folder import FleetFolder, replace_file
+from tidegate.fleet.lease import Fenced, HeldLease, LeaseWatch
+from tidegate.fleet.look import Glance, Lookout
+from tidegate.fleet.naming import INFRASTRUCTURE, application_manager, operator_manager, received, region_manager
+from tidegate.fleet.state import HostCard, Phase, RegionWish, Tenancy
+from tidegate.managers import (
+    HostView,
+    Message,
+    Numbering,
+    OperatorManager,
+    OperatorSettings,
+    OperatorState,
+    RegionManager,
+    RegionSettings,
+    RegionState,
+    RegionView,
+    Seat,
+    StopHost,
+    encode,
+)
+from tidegate.managers.messages import Rescale
+from tidegate.managers.policies import OperatorLimits, OperatorView, Threshold
+
+logger = logging.getLogger("tidegate")
+
+_STATES = TypeAdapter(dict[str, OperatorState])
+_LOOP_S = 1.0
+_OUTBOX = 256
+_SEAT_PATIENCE_S = 60.0
+_SMOOTH_ALREADY = 1.0  # figures are means over a window of batches
+_HERE = {Phase.STARTING, Phase.RUNNING, Phase.STOPPING}
+
+
+class Rescaling(Protocol):
+    """What the managers need of the host: views of operators, and a way to change them."""
+
+    def operator(self, application: str, operator: str) -> OperatorFigures | None: ...
+
+    def tasks(self, application: str) -> dict[str, int]:
+        """Tasks by operator as the query was last built; operators that were never changed are left out."""
+        ...
+
+    def rescale(self, application: str, operator: str, tasks: int) -> float: ...
+
+
+class HostStaff:
+    """Steps the local managers; `begin` has that done in a thread."""
+
+    def __init__(
+        self,
+        card: HostCard,
+        config: FleetConfig,
+        folder: FleetFolder,
+        token: bytes,
+        host: Rescaling,
+        tenancies: Callable[[], list[Tenancy]],
+    ) -> None:
+        self._card = card
+        self._config = config
+        self._folder = folder
+        self._host = host
+        self._tenancies = tenancies
+        self._lock = threading.Lock()
+        self._outbox: deque[str] = deque(maxlen=_OUTBOX)
+        self._inbox: deque[str] = deque(maxlen=_OUTBOX)
+        self._said: dict[str, str] = {}
+        self._operators: dict[str, dict[str, OperatorState]] = {}
+        self._speaker = _Speaker(card, config, folder, token)
+        self._ended = threading.Event()
+
+    def begin(self) -> None:
+        threading.Thread(target=self._run, name="tidegate-managers", daemon=True).start()
+
+    def outbox(self) -> tuple[str, ...]:
+        with self._lock:
+            said = tuple(self._outbox)
+            self._outbox.clear()
+        return said
+
+    def take(self, messages: list[str]) -> None:
+        with self._lock:
+            self._inbox.extend(messages)
+
+    def wish(self) -> RegionWish | None:
+        return self._speaker.wish
+
+    def summary(self) -> dict[str, str]:
+        return {**self._said, **self._speaker.summary()}
+
+    def end(self) -> None:
+        self._ended.set()
+        self._speaker.resign()
+
+    def _run(self) -> None:
+        stepped_s = 0.0
+        while not self._ended.wait(_LOOP_S):
+            try:
+                self._speaker.keep()
+                if time.monotonic() - stepped_s >= self._config.managers.period_s:
+                    stepped_s = time.monotonic()
+                    self.step(time.time())
+            except Exception as error:  # without its managers a host goes on as it is
+                logger.warning("the local managers left out a step: %s", error)
+
+    def step(self, now_s: float) -> None:
+        """One period of every manager here: read, decide, carry out, ask."""
+        with self._lock:
+            texts = list(self._inbox)
+            self._inbox.clear()
+        inbox = received(texts, now_s)
+        out: list[Message] = []
+        running = [tenancy for tenancy in self._tenancies() if tenancy.phase is Phase.RUNNING]
+        for tenancy in running:
+            out += self._step_application(tenancy, inbox, now_s)
+        working = {operator_manager(each.spec.name, operator) for each in running for operator in each.spec.elastic}
+        self._said = {name: said for name, said in self._said.items() if name in working}
+        for name in self._operators.keys() - {tenancy.spec.name for tenancy in running}:
+            del self._operators[name]  # its memory is in the folder, for whoever runs it next
+        out += self._speaker.step(inbox, now_s)
+        with self._lock:
+            self._outbox.extend(encode(message).decode() for message in out)
+
+    def _step_application(self, tenancy: Tenancy, inbox: list[Message], now_s: float) -> list[Message]:
+        """Every elastic operator of one application; orders are carried out here, the rest goes out."""
+        name = tenancy.spec.name
+        states = self._operators.setdefault(name, self._remembered(name))
+        out: list[Message] = []
+        before = to_json(list(states.values()))
+        for operator, most in tenancy.spec.elastic.items():
+            figures = self._host.operator(name, operator)
+            if figures is None or not figures.busy_s_per_row:
+                continue
+            manager = self._manager(tenancy, operator, most, figures, states, now_s)
+            # A micro-batch ends as a whole: its latency is every operator's.
+            response_s = tenancy.latency_p99_s or 0.0
+            view = OperatorView(figures.replicas, figures.rows_per_s, figures.utilisation, response_s)
+            said = manager.step(view, [message for message in inbox if message.to == manager.name], now_s)
+            out += [message for message in said if not isinstance(message, Rescale)]
+            alone = now_s - manager.state.heard_s > self._config.managers.silence_s
+            self._said[manager.name] = (
+                f"{figures.replicas} tasks, {figures.utilisation:.0%} busy, {figures.rows_per_s:.0f} rows/s"
+                + (", alone" if alone else "")
+            )
+            self._carry_out(name, operator, figures.replicas, manager.state.target)
+        if states and to_json(list(states.values())) != before:
+            replace_file(self._folder.operators_file(name), _STATES.dump_json(states))
+        return out
+
+    def _remembered(self, application: str) -> dict[str, OperatorState]:
+        """What its managers knew when it last ran, wherever that was."""
+        try:
+            return _STATES.validate_json(self._folder.operators_file(application).read_bytes())
+        except (OSError, ValueError):
+            return {}
+
+    def _manager(
+        self,
+        tenancy: Tenancy,
+        operator: str,
+        most: int,
+        figures: OperatorFigures,
+        states: dict[str, OperatorState],
+        now_s: float,
+    ) -> OperatorManager:
+        """Made anew for every step: the limits follow what a row is seen to cost, and all memory is in the state."""
+        application, rule = tenancy.spec.name, self._config.managers
+        name = operator_manager(application, operator)
+        limits = OperatorLimits(1, most, tenancy.spec.latency_s, most / (figures.busy_s_per_row or 1.0))
+        state = states.setdefault(name, OperatorState(Numbering(name), figures.replicas, figures.replicas, now_s))
+        settings = OperatorSettings(
+            smoothing=_SMOOTH_ALREADY,
+            silence_s=rule.silence_s,
+            allowance=rule.allowance,
+            cool_down_alone_s=rule.alone_pause_s,
+        )
+        region = region_manager(self._card.spec.region)
+        policy = Threshold(limits)
+        return OperatorManager(name, limits, policy, state, application_manager(application), region, settings)
+
+    def _carry_out(self, application: str, operator: str, replicas: int, target: int) -> None:
+        """Level-triggered: whatever the query was last built with, it gets the size that was ordered."""
+        if self._host.tasks(application).get(operator, replicas) == target:
+            return
+        try:
+            pause_s = self._host.rescale(application, operator, target)
+            logger.info("%s.%s: %d tasks, a pause of %.1f s", application, operator, target, pause_s)
+        except Exception as error:
+            logger.warning("%s.%s could not be rescaled to %d tasks: %s", application, operator, target, error)
+
+
+class _Speaker:
+    """Speaks for the region while this host holds the region's lease."""
+
+    def __init__(self, card: HostCard, config: FleetConfig, folder: FleetFolder, token: bytes) -> None:
+        self._card = card
+        self._config = config
+        self._region = card.spec.region
+        self._files = folder.region_lease(self._region)
+        self._folder = folder
+        self._state_file = folder.region_state(self._region)
+        self._watch = LeaseWatch()
+        self._lookout = Lookout(folder, token)
+        self._lease: HeldLease | None = None
+        self._state: RegionState | None = None
+        self._seats: dict[str, tuple[str, float]] = {}
+        self._released: set[str] = set()
+        self._said = ""
+
+    @property
+    def wish(self) -> RegionWish | None:
+        if self._lease is None:
+            return None
+        seats = {application: host for application, (host, _) in self._seats.items()}
+        return RegionWish(self._region, seats, tuple(sorted(self._released)))
+
+    def summary(self) -> dict[str, str]:
+        return {region_manager(self._region): self._said} if self._lease is not None else {}
+
+    def keep(self) -> None:
+        """Renew the lease, or try to take it over."""
+        try:
+            if self._lease is not None:
+                self._lease.renew()
+                return
+        except Fenced:
+            self._lease = None
+        record = self._files.read()
+        self._watch.look(record)
+        if self._watch.free:
+            self._lease = self._files.take(self._card.owner, self._config.timing.lease_s, record)
+            self._state = None
+
+    def resign(self) -> None:
+        lease, self._lease = self._lease, None
+        if lease is not None:
+            lease.release()
+
+    def step(self, inbox: list[Message], now_s: float) -> list[Message]:
+        if self._lease is None:
+            return []
+        glances = self._lookout.look(self._region)
+        self._forget(glances, now_s)
+        view = self._view(glances)
+        if not view.hosts:
+            return []
+        manager = self._manager(glances, len(view.hosts), now_s)
+        mine = [message for message in inbox if message.to == manager.name]
+        out, commands = manager.step(view, mine, now_s)
+        for command in commands:
+            if isinstance(command, Seat) and len(command.hosts) == 1:
+                self._seats[command.operator] = (next(iter(command.hosts)), now_s)
+            elif isinstance(command, StopHost):
+                self._released.add(command.host)
+        replace_file(self._state_file, to_json(manager.state).encode())
+        busy = sum(view.work.values()) / sum(host.cores for host in view.hosts)
+        self._said = f"{len(view.hosts)} hosts, {busy:.0%} busy, granted {manager.state.target}"
+        return out
+
+    def _manager(self, glances: dict[str, Glance], hosts: int, now_s: float) -> RegionManager:
+        name, rule = region_manager(self._region), self._config.regions.get(self._region)
+        if self._state is None:
+            self._state = self._load(name, hosts, now_s)
+        settings = RegionSettings(
+            fill=self._config.fill,
+            spare=self._config.managers.spare,
+            margin=self._config.managers.spare,
+            least_hosts=max(1, rule.min_hosts if rule is not None else 1),
+            cool_down_s=self._config.timing.spare_s,
+            ask_again_s=6 * self._config.managers.period_s,
+            silence_s=self._config.managers.silence_s,
+            smoothing=_SMOOTH_ALREADY,
+        )
+        applications = {tenancy.spec.name: application_manager(tenancy.spec.name) for _, tenancy in _tenancies(glances)}
+        return RegionManager(name, self._state, applications, INFRASTRUCTURE, settings)
+
+    def _load(self, name: str, hosts: int, now_s: float) -> RegionState:
+        try:
+            return from_json(RegionState, self._state_file.read_bytes())
+        except (OSError, ValueError):
+            return RegionState(Numbering(name), hosts, hosts, now_s)
+
+    def _view(self, glances: dict[str, Glance]) -> RegionView:
+        """An application is one seat on its host, and keeps a share of it busy; the largest host counts as one core."""
+        members = [spec for spec in self._folder.members(self._region) if spec.name not in self._released]
+        unit = max((spec.slots for spec in members), default=1)
+        seated: dict[str, dict[str, int]] = {}
+        for host, tenancy in _tenancies(glances):
+            seated.setdefault(host, {})[tenancy.spec.name] = 1
+        hosts = [
+            HostView(
+                spec.name,
+                spec.slots / unit,
+                self._config.host.applications,
+                spec.name in glances and glances[spec.name].status is not None,
+                seated.get(spec.name, {}),
+            )
+            for spec in members
+        ]
+        work = {
+            tenancy.spec.name: (tenancy.spec.slots if tenancy.load_slots is None else tenancy.load_slots) / unit
+            for _, tenancy in _tenancies(glances)
+        }
+        return RegionView(hosts, work)
+
+    def _forget(self, glances: dict[str, Glance], now_s: float) -> None:
+        """Seats that were taken, or asked for long ago; hosts that have gone."""
+        seen = {tenancy.spec.name: host for host, tenancy in _tenancies(glances)}
+        self._seats = {
+            application: (host, since_s)
+            for application, (host, since_s) in self._seats.items()
+            if seen.get(application) != host and now_s - since_s < _SEAT_PATIENCE_S
+        }
+        self._released &= {spec.name for spec in self._folder.members(self._region)}
+
+
+def _tenancies(glances: dict[str, Glance]) -> list[tuple[str, Tenancy]]:
+    """`(host, tenancy)` of every application that is on its host, and not only waiting to be."""
+    return [
+        (name, tenancy)
+        for name, glance in glances.items()
+        if glance.status is not None
+        for tenancy in glance.status.tenancies
+        if tenancy.phase in _HERE
+    ]

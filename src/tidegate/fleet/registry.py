@@ -1,0 +1,154 @@
+"""The centre's book: what is wanted and what was assigned, in SQLite, so that a new centre goes on where one ended.
+
+Commands write their wishes here and the centre reads them, so a wish is taken even while the centre is away.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tidegate.domain import InvalidInput
+from tidegate.domain.codec import from_json, to_json
+from tidegate.fleet.state import ApplicationSpec, HostSpec
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS hosts (
+    name TEXT PRIMARY KEY, spec TEXT NOT NULL, handle TEXT, leaving INTEGER NOT NULL DEFAULT 0, since_s REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS applications (
+    name TEXT PRIMARY KEY, spec TEXT NOT NULL, host TEXT, asked_host TEXT, wanted INTEGER NOT NULL DEFAULT 1);
+CREATE TABLE IF NOT EXISTS facts (key TEXT PRIMARY KEY, body TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS events (
+    id INTEGER PRIMARY KEY, time_s REAL NOT NULL, event TEXT NOT NULL, subject TEXT NOT NULL, text TEXT NOT NULL);
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class HostEntry:
+    """A host that the centre answers for."""
+
+    spec: HostSpec
+    handle: str | None
+    """None: it was not started by our provider; it is never taken away by it either."""
+    leaving: bool
+    since_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationEntry:
+    """An application and where it is to run."""
+
+    spec: ApplicationSpec
+    host: str | None
+    """Assigned; None: to be placed."""
+    asked_host: str | None
+    """Where a user wants it: it stays there for as long as that host is there."""
+    wanted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened in the fleet."""
+
+    time_s: float
+    event: str
+    subject: str
+    text: str
+
+
+class Registry:
+    """One file; a write that has returned survives a crash of the process."""
+
+    def __init__(self, path: Path) -> None:
+        self._lock = threading.Lock()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=10)
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=NORMAL")
+            self._db.executescript(_SCHEMA)
+        except (sqlite3.Error, OSError) as error:
+            raise InvalidInput(f"{path}: the fleet's registry cannot be used ({error})") from None
+
+    def hosts(self) -> dict[str, HostEntry]:
+        rows = self._all("SELECT name, spec, handle, leaving, since_s FROM hosts ORDER BY name")
+        return {row[0]: HostEntry(from_json(HostSpec, row[1]), row[2], bool(row[3]), row[4]) for row in rows}
+
+    def put_host(self, spec: HostSpec, handle: str | None) -> None:
+        self._do(
+            "INSERT OR REPLACE INTO hosts (name, spec, handle, leaving, since_s) VALUES (?, ?, ?, 0, ?)",
+            (spec.name, to_json(spec), handle, time.time()),
+        )
+
+    def let_host_go(self, name: str) -> None:
+        """It takes no more applications, gives away those that it has, and goes."""
+        self._do("UPDATE hosts SET leaving = 1 WHERE name = ?", (name,))
+
+    def forget_host(self, name: str) -> None:
+        self._do("DELETE FROM hosts WHERE name = ?", (name,))
+
+    def applications(self) -> dict[str, ApplicationEntry]:
+        rows = self._all("SELECT name, spec, host, asked_host, wanted FROM applications ORDER BY name")
+        return {
+            row[0]: ApplicationEntry(from_json(ApplicationSpec, row[1]), row[2], row[3], bool(row[4])) for row in rows
+        }
+
+    def put_application(self, spec: ApplicationSpec, host: str | None = None) -> None:
+        """A new application, or a new recipe for one that is there; its host stays."""
+        self._do(
+            "INSERT INTO applications (name, spec, host) VALUES (?, ?, ?)"
+            " ON CONFLICT (name) DO UPDATE SET spec = excluded.spec, wanted = 1",
+            (spec.name, to_json(spec), host),
+        )
+
+    def assign(self, application: str, host: str | None) -> None:
+        self._do("UPDATE applications SET host = ? WHERE name = ?", (host, application))
+
+    def ask_host(self, application: str, host: str | None) -> None:
+        self._do("UPDATE applications SET asked_host = ? WHERE name = ?", (host, application))
+
+    def end_application(self, application: str) -> None:
+        """It is to stop; its checkpoint stays."""
+        self._do("UPDATE applications SET wanted = 0 WHERE name = ?", (application,))
+
+    def forget_application(self, application: str) -> None:
+        self._do("DELETE FROM applications WHERE name = ?", (application,))
+
+    def fact(self, key: str, default: Any = None) -> Any:
+        rows = self._all("SELECT body FROM facts WHERE key = ?", (key,))
+        return json.loads(rows[0][0]) if rows else default
+
+    def put_fact(self, key: str, value: Any) -> None:
+        self._do("INSERT OR REPLACE INTO facts (key, body) VALUES (?, ?)", (key, json.dumps(value, allow_nan=False)))
+
+    def next_generation(self, least: int = 0) -> int:
+        """A number above every one that was given out before, and not below `least`."""
+        generation = max(int(self.fact("generation", 0)) + 1, least)
+        self.put_fact("generation", generation)
+        return generation
+
+    def note(self, event: str, subject: str, text: str = "") -> None:
+        self._do(
+            "INSERT INTO events (time_s, event, subject, text) VALUES (?, ?, ?, ?)", (time.time(), event, subject, text)
+        )
+
+    def events(self, newest: int = 50) -> list[Event]:
+        rows = self._all("SELECT time_s, event, subject, text FROM events ORDER BY id DESC LIMIT ?", (newest,))
+        return [Event(*row) for row in reversed(rows)]
+
+    def close(self) -> None:
+        with self._lock:
+            self._db.close()
+
+    def _do(self, statement: str, values: tuple[Any, ...] = ()) -> None:
+        with self._lock:
+            self._db.execute(statement, values)
+
+    def _all(self, statement: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+        with self._lock:
+            return self._db.execute(statement, values).fetchall()

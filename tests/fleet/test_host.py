@@ -1,0 +1,126 @@
+"""What a host does around Spark, without Spark: restarts that must not look like ends, and recipes."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from tidegate.domain import ApplicationSample, BatchSample, InvalidInput, LatencySample, OperatorSample
+from tidegate.fleet.figures import ApplicationFigures
+from tidegate.fleet.host import SparkQuery
+from tidegate.fleet.recipe import load_build
+from tidegate.fleet.state import ApplicationSpec
+from tidegate.spark.queries import RestartableQuery
+from tidegate.spark.settings import Settings
+
+
+class FakeQuery:
+    def __init__(self) -> None:
+        self.isActive = True
+
+    def stop(self) -> None:
+        self.isActive = False
+
+    def exception(self) -> None:
+        return None
+
+
+class FakeRestartable:
+    """A restart stops the old query, waits in the middle, and starts another."""
+
+    name = "q"
+
+    def __init__(self) -> None:
+        self.query = FakeQuery()
+        self.stopped, self.go_on = threading.Event(), threading.Event()
+
+    def restart(self, settings: Settings) -> float:
+        self.query.stop()
+        self.stopped.set()
+        self.go_on.wait(10)
+        self.query = FakeQuery()
+        return 0.1
+
+    def stop_at_boundary(self) -> None:
+        self.query.stop()
+
+
+def restarting() -> tuple[SparkQuery, FakeRestartable, threading.Thread]:
+    inner = FakeRestartable()
+    query = SparkQuery(cast(RestartableQuery, inner))
+    thread = threading.Thread(target=query.restart, args=(Settings("q"),))
+    thread.start()
+    assert inner.stopped.wait(10)
+    return query, inner, thread
+
+
+def test_a_restart_does_not_look_like_an_end() -> None:
+    query, inner, thread = restarting()
+    seen: list[str | None] = []
+    asker = threading.Thread(target=lambda: seen.append(query.failure()))
+    asker.start()
+    inner.go_on.set()
+    thread.join()
+    asker.join()
+    assert seen == [None]
+    inner.query.stop()
+    assert query.failure() == "the query has ended"
+
+
+def test_a_query_that_is_killed_in_the_middle_of_a_restart_stays_dead() -> None:
+    query, inner, thread = restarting()
+    killer = threading.Thread(target=query.kill)
+    killer.start()
+    inner.go_on.set()
+    thread.join()
+    killer.join()
+    assert not inner.query.isActive
+    with pytest.raises(InvalidInput, match="not run here any more"):
+        query.restart(Settings("q"))
+
+
+def test_recipes_come_from_files_and_modules(tmp_path: Path) -> None:
+    file = tmp_path / "job.py"
+    file.write_text("def build(spark, settings, rate=1):\n    return rate\n\nvalue = 3\n")
+    build: Any = load_build(ApplicationSpec("a", str(file), {"rate": 5}))
+    assert build(None, None) == 5
+    assert callable(load_build(ApplicationSpec("a", "tidegate.experiments.fleet_run:build")))
+    file.with_name("broken.py").write_text("import nothing_like_this\n")
+    wrong = {
+        str(tmp_path / "none.py"): "no such file",
+        f"{file}:value": "has no function value",
+        str(tmp_path / "broken.py"): "does not import: ModuleNotFoundError",
+        "no.such.module:build": "does not import",
+    }
+    for recipe, message in wrong.items():
+        with pytest.raises(InvalidInput, match=message):
+            load_build(ApplicationSpec("a", recipe))
+
+
+def batch(number: int, started_s: float, rows: int, busy_s: float, tasks: int = 1) -> BatchSample:
+    operator = OperatorSample("lookup", tasks, rows, busy_s, None, None, None)
+    latency = LatencySample(rows, 1.0, 2.0, 3.0 + number, 9.0)
+    return BatchSample(number, started_s, 2.0, rows, busy_s, 0.1, 0, latency, (operator,), warming=number == 0)
+
+
+def test_figures_are_sums_over_a_window() -> None:
+    figures = ApplicationFigures(0.0)
+    batches = tuple(batch(number, 100.0 + 5 * number, 50, 2.5) for number in range(4))
+    figures.take(ApplicationSample("a", batches, 117.0, 5.0), 118.0)
+    summary = figures.summary(118.0)
+    assert summary.load_slots == pytest.approx(0.5), "2.5 slot-seconds every 5 s; the first batch was cold"
+    assert summary.latency_p99_s == 6.0
+    assert summary.rows_done == 200
+    seen = figures.operator("lookup", 118.0)
+    assert seen is not None
+    assert (seen.replicas, seen.rows_per_s, seen.utilisation) == (1, pytest.approx(10.0), pytest.approx(0.5))
+    assert seen.busy_s_per_row == pytest.approx(0.05)
+    assert figures.operator("other", 118.0) is None
+    figures.take(ApplicationSample("a", (batch(4, 120.0, 50, 2.5, tasks=2),), 122.0, 5.0), 123.0)
+    rescaled = figures.operator("lookup", 123.0)
+    assert rescaled is not None
+    assert (rescaled.replicas, rescaled.utilisation) == (2, pytest.approx(0.25)), "only batches of the new size count"
+    assert figures.summary(300.0).load_slots is None, "old batches say nothing about now"
