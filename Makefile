@@ -20,7 +20,7 @@ demo-quick: java $(READY) ## The same, shorter (under four minutes)
 
 test: java $(READY) ## Every test, Spark included
 	$(MAKE) --no-print-directory check
-	$(BIN)/pytest -m spark --durations=5
+	$(BIN)/pytest -m "spark or slow" --durations=5
 
 check: $(READY) ## Lint, types, layers and the tests that need no Java (under 90 seconds)
 	@$(MAKE) --no-print-directory -j2 -Otarget lint unit
@@ -32,7 +32,7 @@ lint: $(READY)
 	$(BIN)/lint-imports --no-logo
 
 unit: $(READY)
-	$(BIN)/pytest -m "not spark"
+	$(BIN)/pytest -m "not spark and not slow"
 
 bench: java $(READY) ## Overhead of monitoring and control beside a running job, as a ratio
 	$(BIN)/python benchmarks/overhead.py

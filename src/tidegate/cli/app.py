@@ -12,7 +12,10 @@ from tidegate.cli.analyze import analyze
 from tidegate.cli.demo import demo
 from tidegate.cli.detect import detect
 from tidegate.cli.explain import explain
+from tidegate.cli.fleet import fleet
 from tidegate.cli.forecast import forecast
+from tidegate.cli.host import host
+from tidegate.cli.operators import operators
 from tidegate.cli.policy import policy
 from tidegate.cli.reproduce import reproduce
 from tidegate.cli.run import run
@@ -28,8 +31,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, run, simulate, schedule, forecast, detect, analyze, explain, reproduce, policy):
+for command in (demo, run, simulate, schedule, forecast, detect, analyze, operators, explain, reproduce, policy, host):
     app.command()(command)
+app.add_typer(fleet, name="fleet")
 
 
 @app.callback(invoke_without_command=True)

@@ -114,6 +114,30 @@ def _sensitivity(options: Options) -> dict[str, Any]:
     return document
 
 
+def _multilevel(options: Options) -> dict[str, Any]:
+    from tidegate.experiments import multilevel
+
+    with _counted("multilevel") as told:
+        document = multilevel.run(options.seed, options.out, told)
+    columns = ("", "utilisation", "mean s", "p99 s", "late", "host-hours", "changes", "downtime s", "cost")
+    for title, key in (("levels", "simulated"), ("local policies, both levels", "policies")):
+        table = Table(*columns, title=title)
+        for name, found in document[key].items():
+            table.add_row(
+                name,
+                f"{found['utilisation']:.3f}",
+                f"{found['mean_s']:.3f}",
+                f"{found['p99_s']:.2f}",
+                f"{found['violation_rate']:.2%}",
+                f"{found['host_hours']:.0f}",
+                str(found["reconfigurations"]),
+                f"{found['downtime_s']:.0f}",
+                f"{found['cost']:.4f}",
+            )
+        output.console.print(table)
+    return document
+
+
 _EXPERIMENTS: dict[str, Callable[[Options], dict[str, Any]]] = {
     "table1": _table1,
     "four-signals": _four_signals,
@@ -121,6 +145,7 @@ _EXPERIMENTS: dict[str, Callable[[Options], dict[str, Any]]] = {
     "qos-scale": _qos_scale,
     "overhead": _overhead,
     "sensitivity": _sensitivity,
+    "multilevel": _multilevel,
 }
 
 

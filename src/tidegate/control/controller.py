@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from tidegate.control.costwatch import CostWatch
 from tidegate.control.knowledge import Knowledge
-from tidegate.domain import Assessment, Decision, Observation, Reason
+from tidegate.domain import Assessment, Decision, Observation, QosReading, Reason, Receipt
 from tidegate.domain.policy import Policy
+from tidegate.monitor import qos
 from tidegate.monitor.quality import distrust
 from tidegate.monitor.workload import WorkloadMemory, evaluate, learn
 from tidegate.planning.capacity import CapacityPlanner
@@ -12,6 +14,7 @@ from tidegate.planning.guards import GuardContext, guard
 from tidegate.planning.mestream import MeStreamPlanner
 from tidegate.planning.mpc_planner import MpcPlanner
 from tidegate.planning.planner import Known, Plan, Planner, Situation
+from tidegate.planning.tuning import advise
 
 
 class Controller:
@@ -24,38 +27,69 @@ class Controller:
         self.policy = policy
         self.knowledge = knowledge or Knowledge()
         self._planner = planner_of(policy, self.knowledge)
+        self._costs = CostWatch(self.knowledge.costs)
 
     def step(self, observation: Observation) -> Decision:
-        """Monitor, plan, guard."""
+        """Monitor, plan, guard, and say what would do where nothing can be done."""
         self.knowledge.step += 1
-        situation = Situation(observation.time_s, self._known(observation), observation.pool, self.policy)
+        known, abnormal = self._known(observation)
+        situation = Situation(observation.time_s, known, observation.pool, self.policy)
         plan = self._planner.plan(situation)
         context = GuardContext(observation.time_s, observation.pool, self.policy, self.knowledge.guards)
         actions, held = guard(plan.proposals, context)
         reasons = plan.reasons + tuple(
             proposal.reason for proposal in plan.proposals if proposal.reason not in plan.reasons
         )
+        readings, late = self._qos(observation)
+        missed = tuple(_missed(reading) for reading in readings if reading.met is False)
         return Decision(
             step=self.knowledge.step,
             time_s=observation.time_s,
             actions=actions,
             held=held,
-            reasons=reasons or (Reason("hold", "nothing to do"),),
+            reasons=(reasons or (Reason("hold", "nothing to do"),)) + missed + abnormal,
             assessments=_assessments(situation, plan),
+            qos=readings,
+            advice=advise(situation, actions, held, late, self.knowledge.tuning),
         )
 
-    def _known(self, observation: Observation) -> tuple[Known, ...]:
+    def learn(self, receipt: Receipt) -> None:
+        """Take in what became of a decision: what was refused is not asked for again."""
+        self.knowledge.operators.learn(receipt)
+
+    def _known(self, observation: Observation) -> tuple[tuple[Known, ...], tuple[Reason, ...]]:
         """Learn from every application; those that are watched only are left out of the plan."""
         known = []
-        for sample in observation.applications:
-            memory = self.knowledge.workloads.setdefault(sample.name, WorkloadMemory())
+        abnormal: list[Reason] = []
+        for seen in observation.applications:
+            memory = self.knowledge.workloads.setdefault(seen.name, WorkloadMemory())
+            sample, set_aside = self._costs.sift(seen, memory, observation.pool)
+            abnormal += set_aside
             learn(memory, sample, observation.pool, observation.time_s, self.policy.capacity)
             if self.policy.ignores(sample.name) or sample.bounded:
                 continue
             doubt = distrust(sample, memory, observation.time_s, self.policy.guards.max_age_s)
             workload = evaluate(memory, sample, observation.time_s, self.policy.capacity)
             known.append(Known(sample, workload, doubt))
-        return tuple(known)
+        return tuple(known), tuple(abnormal)
+
+    def _qos(self, observation: Observation) -> tuple[tuple[QosReading, ...], frozenset[str]]:
+        """The policy's rows and graphs with the latency objectives that are missed, and the applications that do so."""
+        readings: list[QosReading] = []
+        late = set()
+        remembered, self.knowledge.qos = self.knowledge.qos, {}
+        for sample in observation.applications:
+            if sample.bounded:
+                continue
+            memory = self.knowledge.qos[sample.name] = remembered.get(sample.name, qos.QosMemory())
+            wanted = qos.wanted_of(self.policy, sample.name)
+            qos.observe(memory, sample, wanted, observation.time_s)
+            objective, *others = (qos.evaluate(memory, sample.name, one) for one in wanted)
+            if objective.met is False:
+                late.add(sample.name)
+                readings.append(objective)
+            readings += others
+        return tuple(readings), frozenset(late)
 
 
 def planner_of(policy: Policy, knowledge: Knowledge) -> Planner:
@@ -65,6 +99,10 @@ def planner_of(policy: Policy, knowledge: Knowledge) -> Planner:
     if policy.planner == "mpc":
         return MpcPlanner(knowledge.classes)
     return CapacityPlanner(knowledge.planner)
+
+
+def _missed(reading: QosReading) -> Reason:
+    return Reason("qos-missed", f"{reading.application}: {reading.objective}, missed: {reading.score or 0.0:.3f} now")
 
 
 def _assessments(situation: Situation, plan: Plan) -> tuple[Assessment, ...]:

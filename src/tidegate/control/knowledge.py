@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tidegate.control.costwatch import CostWatchMemory
+from tidegate.monitor.qos import QosMemory
 from tidegate.monitor.workload import WorkloadMemory
 from tidegate.planning.capacity import PlannerMemory
 from tidegate.planning.elasticmemory import MeStreamMemory
 from tidegate.planning.guards import GuardMemory
 from tidegate.planning.mpc_planner import MpcMemory
+from tidegate.planning.tuning import TuningMemory
 
 
 @dataclass(slots=True)
@@ -21,3 +24,6 @@ class Knowledge:
     operators: MeStreamMemory = field(default_factory=MeStreamMemory)
     classes: MpcMemory = field(default_factory=MpcMemory)
     guards: GuardMemory = field(default_factory=GuardMemory)
+    costs: dict[str, CostWatchMemory] = field(default_factory=dict)
+    qos: dict[str, QosMemory] = field(default_factory=dict)
+    tuning: TuningMemory = field(default_factory=TuningMemory)

@@ -18,10 +18,8 @@ from tidegate.control.controller import Controller
 from tidegate.control.entry import Entry
 from tidegate.control.journal import MemoryJournal
 from tidegate.control.runner import Runner
-from tidegate.domain import Decision, Observation, Receipt
 from tidegate.domain.policy import Policy
 from tidegate.load import Constant, Poisson
-from tidegate.planning.elasticmemory import MeStreamMemory
 from tidegate.sim.application import SimApplication, SimOperator
 from tidegate.sim.cluster import SimCluster
 
@@ -121,25 +119,8 @@ def steer(cluster: SimCluster, policy: Policy, until_s: float) -> Sequence[Entry
     """A closed loop under the me-stream planner; returns its journal."""
     controller = Controller(policy)
     journal = MemoryJournal()
-    told = _Told(cluster, controller.knowledge.operators)
-    Runner(told, controller, cluster.clock, journal, journal).run(until_s=until_s)
+    Runner(cluster, controller, cluster.clock, journal, journal).run(until_s=until_s)
     return journal.entries
-
-
-class _Told:
-    """A cluster whose receipts reach the planner's memory."""
-
-    def __init__(self, cluster: SimCluster, memory: MeStreamMemory) -> None:
-        self._cluster = cluster
-        self._memory = memory
-
-    def observe(self) -> Observation:
-        return self._cluster.observe()
-
-    def apply(self, decision: Decision) -> Receipt:
-        receipt = self._cluster.apply(decision)
-        self._memory.learn(receipt)
-        return receipt
 
 
 def _draw_graph(random: np.random.Generator, count: int) -> list[SimOperator]:

@@ -1,0 +1,58 @@
+"""`tidegate operators`: who is loaded inside a query, with what, and where its tasks were moved."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidegate.cli import output
+from tidegate.domain import InvalidInput
+
+if TYPE_CHECKING:
+    from tidegate.domain import ApplicationSample, BatchSample
+
+
+def operators(
+    journal: Annotated[Path, typer.Argument(help="The SQLite file that a job under Tidegate writes.")],
+    application: Annotated[str | None, typer.Option(help="Only this query.")] = None,
+    seconds: Annotated[float, typer.Option(min=1, help="How far back from the journal's end to look.")] = 60.0,
+    out: output.Out = None,
+    json: output.Json = False,
+) -> None:
+    """Show the operators of every query in a journal: load, latency, communication, skew, state; and the bottleneck.
+
+    Example: tidegate operators out/mestream/mestream.db --out out/operators
+    """
+    from tidegate.analysis.bottleneck import aggregate, worst_operator
+    from tidegate.control.journal import SqliteJournal, read_entries
+    from tidegate.experiments.operator_view import draw_operators, render_migration, render_operators
+
+    slots, found = 1, dict[str, tuple["ApplicationSample", list["BatchSample"]]]()
+    for entry in read_entries(journal):
+        if entry.observation is not None:
+            slots = max(1, entry.observation.pool.slots)
+            for sample in entry.observation.applications:
+                _, batches = found.get(sample.name, (sample, []))
+                found[sample.name] = (sample, [*batches, *sample.batches])
+    if application is not None and application not in found:
+        raise InvalidInput(f"{journal}: no query {application!r}; it has {', '.join(found) or 'none'}")
+    document = {}
+    for name, (sample, batches) in found.items():
+        newest_s = batches[-1].committed_s - seconds if batches else 0.0
+        metrics = aggregate(sample, [batch for batch in batches if batch.committed_s >= newest_s])
+        if metrics is None or application not in {None, name}:
+            continue
+        document[name] = {**asdict(metrics), "bottleneck": asdict(worst_operator(metrics, slots))}
+        output.console.print(render_operators(metrics, slots))
+        if out is not None:
+            output.console.print(f"written: {draw_operators(metrics, slots, out / f'{name}.png')}")
+    if not document:
+        output.console.print("no warm batch with known stages in that time")
+    knowledge = SqliteJournal(journal).load()
+    for table in knowledge.operators.tables[-1:] if knowledge is not None else ():
+        output.console.print(render_migration(table, None if application is None else [application]))
+    if json:
+        output.print_json(document)
