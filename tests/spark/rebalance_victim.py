@@ -1,6 +1,6 @@
 """A process for the test that kills: it picks a query up where the last one left it, checks it, and rebalances it.
 
-    python rebalance_victim.py FOLDER STEP PARTITIONS    STEP: where to die; "none" lives on and checks the counts
+python rebalance_victim.py FOLDER STEP PARTITIONS    STEP: where to die; "none" lives on and checks the counts
 """
 
 from __future__ import annotations
