@@ -8,12 +8,15 @@ import time
 from dataclasses import replace
 
 import psutil
+import pytest
 
 from tests.fleet.conftest import LEASE_S, StubFleet, wait_for
 from tidegate.experiments.wire import Wire
 from tidegate.fleet.look import Lookout
 from tidegate.fleet.protocol import read_token
 from tidegate.fleet.registry import Registry
+
+pytestmark = pytest.mark.slow
 
 
 def host_pids(fleet: StubFleet) -> dict[str, int]:

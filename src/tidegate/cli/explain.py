@@ -25,6 +25,12 @@ class Stretch:
     outcome: str
     reason: str
     key: tuple[str, ...]
+    advice: tuple[str, ...] = ()
+    """What would hold an objective that is out of reach."""
+    set_aside: int = 0
+    """Abnormal samples that were not learnt from."""
+    missed: tuple[str, ...] = ()
+    """Objectives that were missed over their window at the end of the stretch."""
 
 
 def explain(
@@ -64,6 +70,8 @@ def summarise(entries: Iterable[Entry], apart: bool = False) -> Iterable[Stretch
         acted = bool(entry.decision.actions)
         if current is not None and not apart and not acted and current.key == stretch.key:
             current.end_s, current.reason = stretch.end_s, stretch.reason
+            current.advice, current.missed = stretch.advice, stretch.missed
+            current.set_aside += stretch.set_aside
             current.steps += 1
             continue
         if current is not None:
@@ -84,12 +92,31 @@ def _stretch(entry: Entry) -> Stretch:
     if held:
         outcome += " — " + ", ".join(held)
     key = tuple(outcomes) or ("held", decision.reasons[0].code, *(held.guard for held in decision.held))
-    return Stretch(entry.time_s, entry.time_s, 1, outcome, str(decision.reasons[0]), key)
+    key += tuple(f"advice {advice.reason.code} {advice.application}" for advice in decision.advice)
+    return Stretch(
+        entry.time_s,
+        entry.time_s,
+        1,
+        outcome,
+        str(decision.reasons[0]),
+        key,
+        advice=tuple(str(advice.reason) for advice in decision.advice),
+        set_aside=len(decision.set_aside),
+        missed=tuple(
+            f"{reading.application}: {reading.objective} ({reading.score or 0.0:.3f} now)"
+            for reading in decision.qos
+            if reading.met is False
+        ),
+    )
 
 
 def _line(stretch: Stretch) -> str:
     span = "" if stretch.steps == 1 else f" – {_clock(stretch.end_s)} ({stretch.steps} steps)"
-    return f"{_clock(stretch.start_s)}{span}  {stretch.outcome}\n          because {stretch.reason}"
+    lines = [f"{_clock(stretch.start_s)}{span}  {stretch.outcome}", f"          because {stretch.reason}"]
+    lines += [f"          missed  {missed}" for missed in stretch.missed]
+    lines += [f"          {stretch.set_aside} abnormal samples were not learnt from"] if stretch.set_aside else []
+    lines += [f"          advice  {advice}" for advice in stretch.advice]
+    return "\n".join(lines)
 
 
 def _clock(time_s: float) -> str:
@@ -103,4 +130,7 @@ def _plain(stretch: Stretch) -> dict[str, Any]:
         "steps": stretch.steps,
         "outcome": stretch.outcome,
         "reason": stretch.reason,
+        "advice": list(stretch.advice),
+        "set_aside": stretch.set_aside,
+        "missed": list(stretch.missed),
     }

@@ -36,7 +36,8 @@ def reproduce(
 ) -> None:
     """Reproduce a table or figure; docs/ has a page for each, with the difference from the paper.
 
-    Simulated: table1, four-signals, qos-scale, overhead, sensitivity, multilevel. On Spark: mestream.
+    Simulated: table1, four-signals, qos-scale, overhead, sensitivity, multilevel.
+    On Spark: mestream, qos-classes, qos-processes.
 
     Example: tidegate reproduce table1 --samples 3
     """
@@ -114,6 +115,55 @@ def _sensitivity(options: Options) -> dict[str, Any]:
     return document
 
 
+def _qos_classes(options: Options) -> dict[str, Any]:
+    from tidegate.experiments import qos_classes, qos_run_figures
+    from tidegate.experiments.qos_plan import PLANS, shared_session
+
+    folder, plan = options.out or Path("out/qos-classes"), PLANS["quick" if options.quick else "full"]
+    output.console.print(f"starting Spark (its log: {folder / 'spark.log'})")
+    with output.jvm_output_to(folder / "spark.log"):
+        spark = shared_session("tidegate-qos")
+    try:
+        with _played(plan.end_s) as told:
+            runs = qos_classes.run_all(spark, plan, folder, told)
+    finally:
+        spark.stop()
+    document = qos_classes.to_json(plan, runs)
+    output.console.print(_qos_table({run.name: document[run.name] for run in runs}))
+    for path in qos_run_figures.figures(plan, runs, folder):
+        output.console.print(f"written: {path}")
+    return document
+
+
+def _qos_processes(options: Options) -> dict[str, Any]:
+    from tidegate.experiments import qos_processes
+    from tidegate.experiments.qos_plan import PLANS
+
+    with _played(PLANS["processes"].end_s) as told:
+        runs = qos_processes.run_all("processes", options.out or Path("out/qos-processes"), told)
+    document = qos_processes.to_json("processes", runs)
+    output.console.print(_qos_table({run.name: document[run.name] for run in runs}))
+    return document
+
+
+def _qos_table(runs: dict[str, Any]) -> Table:
+    table = Table("run", "class", "p50", "p99", "mean", "late", "share", "rows/s", title="in the burst")
+    for name, figures in runs.items():
+        for qos_class in ("q1", "q2", "q3"):
+            one = figures[qos_class]
+            table.add_row(
+                name,
+                qos_class,
+                f"{one['p50_s']:.1f} s",
+                f"{one['p99_s']:.1f} s",
+                f"{one['mean_s']:.1f} s",
+                f"{one['violation_rate']:.1%}",
+                f"{one['throughput_share']:.0%}",
+                f"{figures['throughput_rows_per_s']:.0f}",
+            )
+    return table
+
+
 def _multilevel(options: Options) -> dict[str, Any]:
     from tidegate.experiments import multilevel
 
@@ -146,6 +196,8 @@ _EXPERIMENTS: dict[str, Callable[[Options], dict[str, Any]]] = {
     "overhead": _overhead,
     "sensitivity": _sensitivity,
     "multilevel": _multilevel,
+    "qos-classes": _qos_classes,
+    "qos-processes": _qos_processes,
 }
 
 
@@ -162,3 +214,11 @@ def _timed() -> Iterator[Callable[[str, float], None]]:
     """A line for work that comes in phases of known length, for those who watch a live run."""
     with output.console.status("starting") as status:
         yield lambda phase, seconds: status.update(f"{phase} (up to {seconds:.0f} s)")
+
+
+@contextmanager
+def _played(end_s: float) -> Iterator[Callable[[str, float], None]]:
+    """A bar for runs that play the same load one after the other."""
+    with Progress(console=output.console, transient=True) as progress:
+        bar = progress.add_task("warming up", total=end_s)
+        yield lambda name, at_s: progress.update(bar, completed=max(0.0, at_s), description=name)

@@ -13,13 +13,13 @@ from rich.table import Table
 from tidegate.cli import output
 from tidegate.domain import InvalidInput
 
-PLANNERS = ("capacity", "none")
+PLANNERS = ("capacity", "me-stream", "mpc", "none")
 _MOST_COLUMNS = 6
 
 
 def simulate(
     scenario: Annotated[Path, typer.Argument(help="A scenario file (YAML).")],
-    planner: Annotated[str | None, typer.Option(help="Who steers the pool: capacity, or none.")] = None,
+    planner: Annotated[str | None, typer.Option(help="Who steers the pool: capacity, me-stream, mpc, or none.")] = None,
     live: Annotated[bool, typer.Option("--live", help="Watch it in the terminal.")] = False,
     speed: Annotated[float, typer.Option(help="With --live: simulated seconds in a second.")] = 10.0,
     seed: Annotated[int | None, typer.Option(min=0, help="Overrides the scenario's seed.")] = None,
@@ -38,10 +38,12 @@ def simulate(
         loaded = loaded.model_copy(update={"seed": seed})
     if planner is not None:
         if planner not in PLANNERS:
-            raise InvalidInput(f"--planner {planner!r}: use {' or '.join(PLANNERS)}")
+            raise InvalidInput(f"--planner {planner!r}: use one of {', '.join(PLANNERS)}")
         if loaded.pool is None:
             raise InvalidInput(f"{scenario}: has no pool for a planner to steer; add one, or leave --planner out")
-        policy = None if planner == "none" else loaded.pool.policy or Policy()
+        policy = None
+        if planner != "none":
+            policy = (loaded.pool.policy or Policy()).model_copy(update={"planner": planner})
         loaded = loaded.model_copy(update={"pool": loaded.pool.model_copy(update={"policy": policy})})
     simulation = Simulation(loaded)
     result = watch(simulation, speed) if live else simulation.run()

@@ -15,6 +15,8 @@ from tidegate.load.profile import (
     Trace,
     profile_from_spec,
 )
+from tidegate.load.randomtext import RandomText
+from tidegate.load.rides import RecordedRides, Rides
 from tidegate.load.timeline import Timeline
 
 __all__ = [
@@ -23,6 +25,9 @@ __all__ = [
     "Content",
     "LoadProfile",
     "Poisson",
+    "RandomText",
+    "RecordedRides",
+    "Rides",
     "Sentences",
     "Sinusoid",
     "Spikes",

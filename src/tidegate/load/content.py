@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from dataclasses import fields as dataclass_fields
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tidegate.domain.errors import InvalidInput
-
-_GOLDEN = 0x9E3779B97F4A7C15  # 2⁶⁴ ÷ the golden ratio
+from tidegate.load.mixing import mixed, seeded
+from tidegate.load.randomtext import RandomText
+from tidegate.load.rides import RecordedRides, Rides
 
 
 class Content(Protocol):
@@ -41,7 +43,7 @@ class Sentences:
     def texts(self, first: int, end: int) -> list[str]:
         vocabulary, cumulative = _vocabulary(self.vocabulary)
         cells = np.arange(first * self.words, end * self.words, dtype=np.uint64)
-        uniform = _mixed(cells + np.uint64(self.seed * _GOLDEN % 2**64)) / 2.0**64
+        uniform = mixed(seeded(cells, self.seed)) / 2.0**64
         chosen = np.searchsorted(cumulative, uniform, side="right").reshape(-1, self.words)
         return [" ".join(vocabulary[word] for word in row) for row in chosen]
 
@@ -57,36 +59,48 @@ class TextLines:
         return [lines[index % len(lines)] for index in range(first, end)]
 
 
+_MADE_UP: dict[str, type[Sentences | RandomText | Rides]] = {
+    "sentences": Sentences,
+    "random-text": RandomText,
+    "rides": Rides,
+}
+_FROM_FILE: dict[str, type[TextLines | RecordedRides]] = {"text": TextLines, "rides": RecordedRides}
+_KINDS = "sentences, random-text, rides, text:PATH or rides:PATH"
+
+
 def content_from_spec(spec: Any) -> Content:
-    """`sentences`, `text:PATH`, or a JSON object with `kind` and its fields.
+    """A kind (`sentences`, `random-text`, `rides`), a kind with a file (`text:PATH`, `rides:PATH`), or a JSON object
+    with `kind` and its fields.
 
     >>> content_from_spec("sentences")
     Sentences(words=8, vocabulary=500, seed=0)
+    >>> content_from_spec('{"kind": "random-text", "words": 40}')
+    RandomText(words=40, letters=6, seed=0)
     """
     text = str(spec)
     if text.startswith("{"):
+        return _from_fields(text)
+    if text in _MADE_UP:
+        return _MADE_UP[text]()
+    kind, _, path = text.partition(":")
+    if path and kind in _FROM_FILE:
+        content = _FROM_FILE[kind](path)
+        content.texts(0, 1)  # unreadable now is better than unreadable in a task
+        return content
+    raise InvalidInput(f"content {text!r}: use {_KINDS}")
+
+
+def _from_fields(text: str) -> Content:
+    try:
         fields = json.loads(text)
-        if fields.pop("kind", None) != "sentences":
-            raise InvalidInput(f"content {text!r}: use kind sentences, or text:PATH")
-        try:
-            return Sentences(**{name: int(value) for name, value in fields.items()})
-        except (TypeError, ValueError):
-            raise InvalidInput(f"content {text!r}: sentences take words, vocabulary and seed") from None
-    if text == "sentences":
-        return Sentences()
-    if text.startswith("text:"):
-        _lines(text.removeprefix("text:"))  # unreadable now is better than unreadable in a task
-        return TextLines(text.removeprefix("text:"))
-    raise InvalidInput(f"content {text!r}: use sentences, or text:PATH for the lines of a file")
-
-
-def _mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """SplitMix64's finaliser: neighbouring indices give independent-looking words (Steele et al., 2014)."""
-    with np.errstate(over="ignore"):
-        mixed = values + np.uint64(_GOLDEN)
-        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return mixed ^ (mixed >> np.uint64(31))
+        kind = _MADE_UP[fields.pop("kind")]
+    except (ValueError, KeyError, TypeError):
+        raise InvalidInput(f"content {text!r}: use kind {', '.join(_MADE_UP)}") from None
+    try:
+        return kind(**{name: int(value) for name, value in fields.items()})
+    except (TypeError, ValueError):
+        known = ", ".join(field.name for field in dataclass_fields(kind))
+        raise InvalidInput(f"content {text!r}: its fields are {known}, whole numbers") from None
 
 
 @lru_cache(maxsize=8)

@@ -106,7 +106,13 @@ class Gate:
         if name in self.cluster.restartable and self.cluster.restartable[name].query.isActive:
             raise InvalidInput(f"a query named {name!r} runs already")
         folder = self._folder / f"{_file_name(name)}-{crc32(name.encode()):08x}"  # names may differ in what is dropped
-        settings = Settings(name, gate=str(folder / "gate.json"), checkpoint=str(checkpoint or folder / "checkpoint"))
+        rule = self.policy.applications.get(name)
+        settings = Settings(
+            name,
+            gate=str(folder / "gate.json"),
+            checkpoint=str(checkpoint or folder / "checkpoint"),
+            pool=(rule.qos_class or "") if rule and self.policy.mode is Mode.APPLY else "",
+        )
         query = RestartableQuery(self._spark, build, settings)
         self.cluster.restartable[name] = query
         return query
@@ -126,7 +132,7 @@ class Gate:
             time.sleep(0.02)
 
     def stop(self) -> None:
-        """End the control; queries and executors stay as they are.
+        """End the control; queries and executors stay as they are, admission and scheduler pools go back to theirs.
 
         So do `spark.locality.wait` (0) and dynamic allocation (off, where it was taken over).
         """

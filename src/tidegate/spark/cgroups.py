@@ -6,6 +6,7 @@ controllers down explicitly (`cgroup.subtree_control`). Machines in between moun
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,8 +32,12 @@ class Knobs:
 
     def weight(self, share: float) -> str:
         """A share of the host as a weight: only proportions count, so a full share is ten times the default."""
+        return self.clamped(10 * self.weight_default * share)
+
+    def clamped(self, weight: float) -> str:
+        """A weight as the kernel takes it."""
         least, most = self.weight_range
-        return str(min(most, max(least, round(10 * self.weight_default * share))))
+        return str(min(most, max(least, round(weight))))
 
     def quota(self, cpus: float | None) -> dict[str, str]:
         """At most so many CPUs; None lifts the quota. File → text, in the order to write."""
@@ -58,6 +63,10 @@ class CgroupFiles:
 
     def write(self, path: Path, text: str) -> None:
         path.write_text(text)
+
+    def may_make_in(self, path: Path) -> bool:
+        """Could groups be made here? Asked, not tried: the group may be somebody else's."""
+        return os.access(path, os.W_OK | os.X_OK)
 
     def make(self, path: Path) -> None:
         path.mkdir(exist_ok=True)

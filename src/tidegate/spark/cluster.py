@@ -30,6 +30,7 @@ from tidegate.domain.policy import Policy
 from tidegate.spark.applications import ApplicationBook
 from tidegate.spark.hosts import this_host
 from tidegate.spark.pool import ExecutorPoolKeeper
+from tidegate.spark.pools import SchedulerPools
 from tidegate.spark.queries import RestartableQuery
 from tidegate.spark.rebalancer import Note, Rebalancer
 from tidegate.spark.watcher import Watcher
@@ -51,9 +52,11 @@ class SparkCluster:
         self._rebalancer = Rebalancer(note)
         self._watcher.start()
         self.restartable: dict[str, RestartableQuery] = {}
+        self.pools = SchedulerPools(spark.sparkContext, {name: rule.weight for name, rule in policy.classes.items()})
 
     def observe(self) -> Observation:
         self._pool.converge(self)
+        self.pools.enforce()
         look = self._watcher.look()
         applications = tuple(self._with_handles(sample) for sample in self._book.samples(look))
         return Observation(time.time(), applications, self._pool.sample(tuple(look.executors)), (this_host(),))
@@ -102,6 +105,9 @@ class SparkCluster:
     def close(self) -> None:
         self._rebalancer.close()
         self.resume_batches()
+        self.pools.restore()
+        for query in list(self.restartable.values()):
+            query.release()
         self._watcher.stop()
 
     def _tried(
@@ -118,7 +124,7 @@ class SparkCluster:
         if isinstance(action, ScaleExecutors):
             return [self._pool.scale(action, self)]
         if isinstance(action, SetShare):
-            return [ActionReceipt(action, Outcome.REFUSED, "this cluster has no shares to set")]
+            return [self.pools.set_share(action)]
         query = self.restartable.get(action.application)
         if query is None:
             return [ActionReceipt(action, Outcome.REFUSED, _NOT_OURS)]

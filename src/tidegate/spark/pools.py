@@ -35,11 +35,10 @@ class PoolSetting:
 class SchedulerPools:
     """The pools of one Spark context, by name. A pool exists once a job has run in it; until then it is waited for."""
 
-    def __init__(self, sc: SparkContext, importance: Mapping[str, float], slots: int) -> None:
+    def __init__(self, sc: SparkContext, importance: Mapping[str, float]) -> None:
         """`importance` has the weight of every class; pools are named after classes."""
         self._sc = sc
         self._importance = dict(importance)
-        self._slots = slots
         self._asked: dict[str, PoolSetting] = {}
         self._before: dict[str, PoolSetting] = {}
 
@@ -56,7 +55,8 @@ class SchedulerPools:
         able = self.capability()
         if not able.able:
             return ActionReceipt(action, Outcome.REFUSED, able.reason)
-        self._asked[action.group] = pool_setting(action.group, action.share, self._importance, self._slots)
+        slots = self._sc.defaultParallelism  # follows the executors
+        self._asked[action.group] = pool_setting(action.group, action.share, self._importance, slots)
         missing = self.enforce()
         if action.group in missing:
             return ActionReceipt(action, Outcome.UNDER_WAY, "no job has run in its pool yet")
@@ -127,6 +127,8 @@ def _read(pool: Any) -> PoolSetting:
 
 
 def _write(pool: Any, setting: PoolSetting) -> None:
-    # Scala's setters, under the names that they have in Java.
-    getattr(pool, "weight_$eq")(setting.weight)
-    getattr(pool, "minShare_$eq")(setting.min_share)
+    # Fields without a setter; the scheduler reads them anew at every offer.
+    for name, value in (("weight", setting.weight), ("minShare", setting.min_share)):
+        field = pool.getClass().getDeclaredField(name)
+        field.setAccessible(True)
+        field.setInt(pool, value)

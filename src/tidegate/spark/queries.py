@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -13,6 +14,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from tidegate.domain import InvalidInput
 from tidegate.spark.admission import Admission, InForce, read_answer, write_admission
+from tidegate.spark.pools import in_pool
 from tidegate.spark.rebalance import Rebalanced, Transaction, rebalance, recover
 from tidegate.spark.settings import Settings
 
@@ -90,6 +92,13 @@ class RestartableQuery:
             else:
                 write_admission(self._gate, self._asked)
 
+    def release(self) -> None:
+        """Take back all that was asked of the gate: the source's own limit holds again."""
+        with self._gate_lock:
+            self._asked = None
+            if not self._closed_by:
+                self._gate.unlink(missing_ok=True)
+
     def rebalance(
         self, settings: Settings, partitions: int | None = None, told: Callable[[Transaction], None] = lambda _: None
     ) -> Rebalanced:
@@ -157,6 +166,7 @@ class RestartableQuery:
                     f"{settings.name}: build must return a DataStreamWriter (df.writeStream…, without .start()), "
                     f"not {type(writer).__name__}"
                 )
-            return (writer.trigger(once=True) if once else writer).queryName(settings.name).start()
+            with in_pool(self.spark.sparkContext, settings.pool) if settings.pool else nullcontext():
+                return (writer.trigger(once=True) if once else writer).queryName(settings.name).start()
         finally:
             self.spark.conf.set("spark.sql.adaptive.enabled", str(before))

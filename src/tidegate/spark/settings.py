@@ -19,6 +19,8 @@ class Settings:
     """Where the gate keeps this query's checkpoint, where the build has no place of its own."""
     tasks: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     interval_s: float | None = None
+    pool: str = ""
+    """Scheduler pool that its batches run in; none: that of the thread that starts it."""
 
     def parallelism(self, operator: str, default: int) -> int:
         """Tasks for an operator: what Tidegate asks, or the default."""

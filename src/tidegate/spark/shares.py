@@ -33,6 +33,8 @@ RECORDS = Path(tempfile.gettempdir()) / "tidegate-groups"
 _MEMORY_MARGIN = 1.1
 """A limit stays this much above what the processes hold now: a heap that is being collected needs room."""
 _SWEEPS = 5
+_NICE_STEP = 1.25
+"""One step of niceness changes a process's weight by this factor, in Linux."""
 
 
 class ProcessGroups:
@@ -56,7 +58,7 @@ class ProcessGroups:
         recover(records, self._files)
 
     def capabilities(self) -> tuple[Capability, ...]:
-        """What can be set here, tried on the tree itself where nothing else tells."""
+        """What can be set here; nothing is touched to find out."""
         found = [self._capability(controller) for controller in CONTROLLERS]
         return (*found, Capability("quota", found[0].able, found[0].reason))
 
@@ -125,10 +127,17 @@ class ProcessGroups:
                 self._files.write(above / "cgroup.subtree_control", f"+{controller}")
         self._files.make(folder)
         if controller == "cpu":
-            # The parent stands beside single processes: it must weigh as much as what is in it.
-            siblings = sum("cpu" in places for places in self._places.values())
-            self._files.write(parent / knobs.weight_file, str(knobs.weight_default * siblings))
+            self._files.write(parent / knobs.weight_file, knobs.clamped(knobs.weight_default * self._standing()))
         self._move(group, controller)
+
+    def _standing(self) -> float:
+        """What all groups together weigh, in processes: one each, and less where they were made nice.
+
+        The parent stands beside single processes, and niceness counts only inside a group: without this, nine in one
+        group would weigh as much as one, and a polite process would become an impolite one.
+        """
+        leaders = [self._members[group][0] for group, places in self._places.items() if "cpu" in places]
+        return sum(_NICE_STEP ** -_niceness(pid) for pid in leaders)
 
     def _move(self, group: str, controller: Controller) -> None:
         folder, _ = self._places[group][controller]
@@ -153,12 +162,8 @@ class ProcessGroups:
             return Capability(controller, False, "the controller is not mounted")
         _, knobs = self._tree.roots[controller]
         origin = self._tree.group_of(os.getpid(), controller)
-        probe = origin / f"{PARENT}-probe-{os.getpid()}"
-        try:
-            self._files.make(probe)
-            self._files.remove(probe)
-        except OSError as error:
-            return Capability(controller, False, f"no groups can be made in {origin}: {error.strerror}")
+        if not self._files.may_make_in(origin):
+            return Capability(controller, False, f"no groups may be made in {origin}; ask for a delegated group")
         return Capability(controller, True, f"control groups version {knobs.version}, {origin}")
 
     def _record(self) -> dict[str, Any]:
@@ -222,6 +227,13 @@ def _alive(record: dict[str, Any]) -> bool:
         return bool(abs(psutil.Process(record["owner"]).create_time() - record["since"]) < 1.0)
     except psutil.Error:
         return False
+
+
+def _niceness(pid: int) -> int:
+    try:
+        return int(psutil.Process(pid).nice())
+    except psutil.Error:
+        return 0
 
 
 def _resident(pid: int) -> int:

@@ -1,0 +1,60 @@
+"""One class as a Spark application of its own: a process that plays its three queries when it is told to.
+
+`python -m tidegate.experiments.qos_worker CLASS OUT` obeys lines on its input, and answers each with one line of JSON:
+`run NAME START_MS` starts the queries, `stop` ends them; the end of the input ends the process.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tidegate.domain import Mode
+from tidegate.experiments.qos_classes import start_queries, stop_queries
+from tidegate.experiments.qos_plan import APPLICATIONS, PLANS, local_session, policy
+from tidegate.spark.attach import Gate, attach
+
+
+def main() -> None:
+    """Serve until the input ends."""
+    qos_class, out = sys.argv[1], Path(sys.argv[2])
+    spark = local_session(f"tidegate-{qos_class}", memory_mb=1024)
+    answer({"ready": qos_class})
+    gate: Gate | None = None
+    try:
+        for line in sys.stdin:
+            command, *words = line.split()
+            if command == "run":
+                gate = run(spark, qos_class, words[0], words[1], int(words[2]), out)
+                answer({"gates": {query.name: query.settings.gate for query in gate.queries()}})
+            elif gate is not None:
+                gate.settle()
+                stop_queries(gate)
+                gate.stop()
+                answer({"failure": str(gate.failure) if gate.failure else None})
+    finally:
+        spark.stop()
+
+
+def run(spark: SparkSession, qos_class: str, plan: str, name: str, start_ms: int, out: Path) -> Gate:
+    """Start the class's queries; their journal is `OUT/NAME-CLASS.db`."""
+    store = out / f"{name}-{qos_class}.db"
+    for leftover in out.glob(f"{store.name}*"):
+        leftover.unlink()
+    gate = attach(spark, policy(Mode.OFF, store))
+    own = tuple(application for application in APPLICATIONS if application.qos_class == qos_class)
+    folder = Path(tempfile.mkdtemp(prefix=f"tidegate-{qos_class}-"))
+    start_queries(spark, gate, PLANS[plan], own, folder, start_ms / 1000, pool=None)
+    return gate
+
+
+def answer(message: dict[str, object]) -> None:
+    print(json.dumps(message), flush=True)
+
+
+if __name__ == "__main__":
+    main()

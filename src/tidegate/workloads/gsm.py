@@ -1,0 +1,73 @@
+"""Grep, sort and MD5 over random text (GSM): three queries without state that do nothing but compute.
+
+`rounds` scales the work of a row to the machine: so many times is its line worked through. All of it is done by Spark's
+own functions, so the cost is CPU in a slot, not time asleep.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from tidegate.load import LoadProfile
+from tidegate.spark.settings import Settings
+from tidegate.workloads.replay import Replay
+
+GsmStep = Literal["grep", "sort", "md5"]
+PATTERN = "(ab|cd)[a-m]+e"
+
+
+@dataclass(frozen=True, slots=True)
+class Gsm:
+    """The recipe of one query; `build` is what `gate.start` wants."""
+
+    step: GsmStep
+    load: LoadProfile
+    rows: int | None = None
+    start_ms: int | None = None
+    rounds: int = 1
+    source_tasks: int = 2
+    trigger_s: float = 5.0
+
+    def build(self, spark: SparkSession, settings: Settings) -> DataStreamWriter:
+        replay = Replay(self.load, "random-text", self.rows, self.start_ms, self.source_tasks)
+        worked = STEPS[self.step](replay.frame(spark, settings), self.rounds)
+        return (
+            worked.writeStream.outputMode("append")
+            .format("noop")
+            .trigger(**settings.trigger(self.trigger_s))
+            .option("checkpointLocation", settings.checkpoint)
+        )
+
+
+def grep(rows: DataFrame, rounds: int = 1) -> DataFrame:
+    """Rows with a word that matches, and how often it does in `rounds` readings of the line."""
+    found = F.regexp_count(_read_over(rounds), F.lit(PATTERN))
+    return rows.select("index", "event_time", found.alias("matches")).where("matches > 0")
+
+
+def sort(rows: DataFrame, rounds: int = 1) -> DataFrame:
+    """The words of `rounds` readings of the line, in order."""
+    words = F.sort_array(F.split(_read_over(rounds), " "))
+    return rows.select("index", "event_time", words.alias("words"))
+
+
+def md5(rows: DataFrame, rounds: int = 1) -> DataFrame:
+    """The line's digest, and the digest of that, `rounds` times in all."""
+    return rows.select("index", "event_time", stretched(F.col("value"), rounds).alias("digest"))
+
+
+def stretched(text: Column, rounds: int) -> Column:
+    """MD5 applied `rounds` times: each digest is the next one's text."""
+    return F.aggregate(F.sequence(F.lit(1), F.lit(rounds)), text, lambda digest, _: F.md5(digest))
+
+
+STEPS = {"grep": grep, "sort": sort, "md5": md5}
+
+
+def _read_over(rounds: int) -> Column:
+    return F.rtrim(F.repeat(F.concat("value", F.lit(" ")), rounds))

@@ -1,0 +1,36 @@
+"""The source that workloads share: replayable rows of a load, behind the query's gate, their latency measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+
+from tidegate.load import LoadProfile
+from tidegate.load.profile import profile_to_json
+from tidegate.spark.settings import Settings
+from tidegate.spark.topology import track_latency
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What `format("tidegate")` is asked for."""
+
+    load: LoadProfile
+    content: str
+    rows: int | None = None
+    """The load ends after so many rows."""
+    start_ms: int | None = None
+    tasks: int = 2
+
+    def frame(self, spark: SparkSession, settings: Settings) -> DataFrame:
+        options = {
+            "load": profile_to_json(self.load),
+            "content": self.content,
+            "partitions": self.tasks,
+            "gate": settings.gate,
+            "rows": self.rows,
+            "start_ms": self.start_ms,
+        }
+        given = {name: str(value) for name, value in options.items() if value is not None}
+        return track_latency(spark.readStream.format("tidegate").options(**given).load(), "event_time")

@@ -1,0 +1,79 @@
+"""Scheduler pools: a context of its own, since the fair scheduler is chosen when Spark starts."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tidegate.domain import Outcome, SetShare
+from tidegate.spark.pools import SchedulerPools
+
+SCRIPT = """
+import json, threading, time
+from tidegate.domain import SetShare
+from tidegate.experiments.qos_plan import local_session
+from tidegate.spark.pools import SchedulerPools, in_pool
+
+spark = local_session("pools", memory_mb=1024)
+sc = spark.sparkContext
+pools = SchedulerPools(sc, {"q1": 6, "q3": 1})
+found = {"able": pools.capability().able}
+found["early"] = pools.set_share(SetShare("q1", 0.6)).outcome
+with in_pool(sc, "q3"):
+    spark.range(10).count()
+found["q3_before"] = pools.in_force("q3").min_share
+with in_pool(sc, "q1"):
+    spark.range(10).count()
+found["after_block"] = sc.getLocalProperty("spark.scheduler.pool")
+found["late"] = pools.set_share(SetShare("q1", 0.6)).outcome
+found["q1"] = [pools.in_force("q1").weight, pools.in_force("q1").min_share]
+
+order = []
+def job(pool, tasks, seconds):
+    def rest(rows):
+        time.sleep(seconds)
+        return rows
+    with in_pool(sc, pool):
+        sc.parallelize(range(tasks), tasks).mapPartitions(rest).count()
+    order.append(pool)
+
+long = threading.Thread(target=job, args=("q3", 12, 0.5))
+long.start()
+time.sleep(1.5)
+job("q1", 2, 0.1)
+long.join()
+found["order"] = order
+
+pools.restore()
+found["restored"] = [pools.in_force("q1").weight, pools.in_force("q1").min_share]
+print("FOUND", json.dumps(found))
+spark.stop()
+"""
+
+
+def test_shares_become_pool_fields_and_go_back(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False
+    )
+    line = next((line for line in done.stdout.splitlines() if line.startswith("FOUND")), None)
+    assert line is not None, done.stderr[-2000:]
+    found = json.loads(line.removeprefix("FOUND"))
+    assert found["able"]
+    assert found["early"] == "under way", "the pool does not exist before a job has run in it"
+    assert found["late"] == "done"
+    assert found["q3_before"] == 0
+    assert found["after_block"] is None
+    assert found["q1"] == [60, 2]
+    assert found["order"] == ["q1", "q3"], "the important class overtakes the long job"
+    assert found["restored"] == [1, 0]
+
+
+def test_without_the_fair_scheduler_shares_are_refused_with_the_reason(spark: SparkSession) -> None:
+    pools = SchedulerPools(spark.sparkContext, {"q1": 6, "q3": 1})
+    receipt = pools.set_share(SetShare("q1", 0.6))
+    assert receipt.outcome is Outcome.REFUSED
+    assert "spark.scheduler.mode is FIFO" in receipt.note
