@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from tidegate.domain import InvalidInput
 from tidegate.spark.files import Files
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
+_BACKED_UP_BATCHES = 3  # a query starts from its newest; a hundred small files would lengthen the pause by seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +57,13 @@ class Checkpoint:
         return bool(self._files.names("state/0/_metadata") or self._files.names("state/0/0"))
 
     def back_up(self) -> None:
-        """Keep a copy of what says where the query stands: offsets, commits, metadata."""
+        """Keep a copy of what says where the query stands: its metadata, and the newest offsets and commits."""
         self.beside.delete("backup")
-        for name in ("offsets", "commits", "metadata"):
-            self._files.copy(name, f"{self.path}.tidegate/backup/{name}")
+        newest = self._newest("offsets")
+        batches = range(max(0, newest + 1 - _BACKED_UP_BATCHES), newest + 1)
+        for name in ("metadata", *(f"{log}/{batch}" for log in ("offsets", "commits") for batch in batches)):
+            if self._files.exists(name):
+                self._files.copy(name, f"{self.path}.tidegate/backup/{name}")
 
     def drop_after(self, batch: int) -> None:
         """Forget every batch after `batch`: the commit first, so that a kill in between leaves a pending batch."""
@@ -71,9 +74,3 @@ class Checkpoint:
 
     def _newest(self, log: str) -> int:
         return max((int(name) for name in self._files.names(log) if name.isdigit()), default=-1)
-
-
-def checkpoint_of(spark: SparkSession, path: str) -> Checkpoint:
-    if not path:
-        raise InvalidInput("the query has no checkpoint location that Tidegate knows of: give gate.start a checkpoint")
-    return Checkpoint(spark, path)

@@ -48,6 +48,9 @@ class Files:
         self._system.delete(target, False)
         self._system.rename(draft, target)
 
+    def exists(self, name: str) -> bool:
+        return bool(self._system.exists(self._path(name)))
+
     def copy(self, source: str, target: str) -> None:
         """Copy a file or a folder."""
         self._jvm.org.apache.hadoop.fs.FileUtil.copy(
