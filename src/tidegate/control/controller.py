@@ -41,15 +41,15 @@ class Controller:
             proposal.reason for proposal in plan.proposals if proposal.reason not in plan.reasons
         )
         readings, late = self._qos(observation)
-        missed = tuple(_missed(reading) for reading in readings if reading.met is False)
         return Decision(
             step=self.knowledge.step,
             time_s=observation.time_s,
             actions=actions,
             held=held,
-            reasons=(reasons or (Reason("hold", "nothing to do"),)) + missed + abnormal,
+            reasons=reasons or (Reason("hold", "nothing to do"),),
             assessments=_assessments(situation, plan),
             qos=readings,
+            set_aside=abnormal,
             advice=advise(situation, actions, held, late, self.knowledge.tuning),
         )
 
@@ -99,10 +99,6 @@ def planner_of(policy: Policy, knowledge: Knowledge) -> Planner:
     if policy.planner == "mpc":
         return MpcPlanner(knowledge.classes)
     return CapacityPlanner(knowledge.planner)
-
-
-def _missed(reading: QosReading) -> Reason:
-    return Reason("qos-missed", f"{reading.application}: {reading.objective}, missed: {reading.score or 0.0:.3f} now")
 
 
 def _assessments(situation: Situation, plan: Plan) -> tuple[Assessment, ...]:

@@ -23,7 +23,7 @@ _MOST_APPLICATIONS = 256
 
 @dataclass(slots=True)
 class CostWatchMemory:
-    """The latest ratios of measured to learned cost. A detector is what these make of it: nothing else is kept."""
+    """The latest ratios of measured to learned cost, those set aside left out; a detector is what these make of it."""
 
     ratios: list[float] = field(default_factory=list)
     set_aside: int = 0
@@ -66,14 +66,13 @@ class CostWatch:
         watch = self._watches.get(name)
         if watch is None:
             watch = self._watches[name] = _warmed(memory.ratios)
-        memory.ratios.append(ratio)
         verdict = watch.look("cost", ratio)
-        if not verdict.abnormal or 1 / _FAR_OFF < ratio < _FAR_OFF:
-            memory.set_aside = 0
+        far_off = verdict.abnormal and not 1 / _FAR_OFF < ratio < _FAR_OFF
+        memory.set_aside = memory.set_aside + 1 if far_off else 0
+        if not 0 < memory.set_aside <= _LONGEST_EPISODE:
+            memory.ratios.append(ratio)
             return None
-        memory.set_aside += 1
-        if memory.set_aside > _LONGEST_EPISODE:
-            return None
+        del self._watches[name]  # it has seen the batch, and would take the next one like it for usual
         text = f"{name}: batch {batch.batch_id} held its slots {ratio:.1f} times as long as its rows should have"
         return Reason("abnormal", f"{text}: its task times are not learnt from (score {verdict.score:.2f})")
 

@@ -3,12 +3,14 @@
 from tidegate.domain.action import Action, ScaleExecutors, SetAdmission, SetBatchInterval, SetParallelism, SetShare
 from tidegate.domain.decision import (
     ActionReceipt,
+    Advice,
     Assessment,
     Decision,
     Held,
     Mode,
     Outcome,
     Proposal,
+    QosReading,
     Reason,
     Receipt,
 )
@@ -31,6 +33,7 @@ from tidegate.domain.observation import (
 __all__ = [
     "Action",
     "ActionReceipt",
+    "Advice",
     "ApplicationSample",
     "ArrivalSample",
     "Assessment",
@@ -52,6 +55,7 @@ __all__ = [
     "Outcome",
     "PolicyInvalid",
     "Proposal",
+    "QosReading",
     "Reason",
     "RebalanceReport",
     "Receipt",

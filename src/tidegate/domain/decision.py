@@ -67,6 +67,38 @@ class Assessment:
 
 
 @dataclass(frozen=True, slots=True)
+class QosReading:
+    """One row of a QoS table, or one QoS graph, over its window."""
+
+    application: str
+    objective: str
+    """The row or graph in words."""
+    met: bool | None
+    """None where too little has been measured, or nothing is asked of it."""
+    score: float | None
+    """Of a row: the share of samples that kept the bound. Of a graph: the mean utility."""
+    value: float | None
+    """The metric's mean; of latencies the mean of the batches' 99th percentiles."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What would hold an objective that the controller cannot hold with what it may use."""
+
+    application: str
+    reason: Reason
+    executors: int | None = None
+    """Of the whole pool."""
+    hosts: int | None = None
+    parallelism: int | None = None
+    """Tasks of the busiest operator, where it has too few to use those executors."""
+    latency_s: float | None = None
+    """The objective that can be held with what there is."""
+    rows_per_s: float | None = None
+    """The load that can be carried with what there is."""
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
     """What one step of the controller came to; a decision to hold has no actions and says why."""
 
@@ -76,6 +108,11 @@ class Decision:
     held: tuple[Held, ...]
     reasons: tuple[Reason, ...]
     assessments: tuple[Assessment, ...] = ()
+    qos: tuple[QosReading, ...] = ()
+    """Every row and graph of the policy, and the latency objectives that are missed."""
+    set_aside: tuple[Reason, ...] = ()
+    """Abnormal samples that were neither learnt from nor planned on."""
+    advice: tuple[Advice, ...] = ()
 
     @property
     def holds(self) -> bool:

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from tidegate.domain.decision import Mode
 from tidegate.domain.elasticity import OperatorRule
 from tidegate.domain.objective import Objective
+from tidegate.domain.objectives import QosGraph, QosRow
 from tidegate.domain.qos import PredictiveRule, QosClassRule
 from tidegate.domain.section import PositiveSeconds, Seconds, Section, Share
 
@@ -31,6 +32,8 @@ class ApplicationRule(Section):
 
     objective: ObjectiveRule | None = Field(None, description="Its own objective.")
     qos_class: str | None = Field(None, description="Its service class, one of `classes`.")
+    qos_table: tuple[QosRow, ...] = Field((), description="More objectives: bounds on metrics.")
+    qos_graphs: tuple[QosGraph, ...] = Field((), description="More objectives: utility over metrics.")
     ignore: bool = Field(False, description="Watch it, never plan for it.")
 
 
@@ -98,6 +101,9 @@ class Policy(Section):
     store: str | None = Field(
         None,
         description="SQLite file for knowledge and journal; left out: tidegate-NAME.db where the job runs.",
+    )
+    history: str | None = Field(
+        None, description="Folder for a history of every metric, as Parquet; left out: none is kept."
     )
 
     @model_validator(mode="after")

@@ -16,8 +16,8 @@ from tidegate.sim.application import SimApplication, SimOperator
 from tidegate.sim.cluster import SimCluster
 
 _SETTLE_S = 60.0
-_LESS = 0.8
-"""How much tighter the objective is in the counter-check; of executors it is one fewer."""
+_LESS = 0.75
+"""In the counter-check the objective is this much tighter, or the load as much larger; of executors it is one fewer."""
 
 
 @dataclass(frozen=True, slots=True)

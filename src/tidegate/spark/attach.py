@@ -25,9 +25,11 @@ from tidegate.control.clock import WallClock
 from tidegate.control.controller import Controller
 from tidegate.control.journal import SqliteJournal
 from tidegate.control.policyfile import load_policy, policy_from
+from tidegate.control.recording import RecordingJournal
 from tidegate.control.runner import Runner
 from tidegate.domain import InvalidInput, Mode, NotSupported
 from tidegate.domain.policy import Policy
+from tidegate.history import HistoryWriter
 from tidegate.spark.cluster import SparkCluster
 from tidegate.spark.queries import Build, RestartableQuery
 from tidegate.spark.settings import Settings
@@ -81,7 +83,10 @@ class Gate:
         self.cluster = SparkCluster(spark, policy, note=lambda event, text: self.journal.note(time.time(), event, text))
         self._clock = WallClock()
         self.controller = Controller(policy, self.journal.load())
-        self.runner = Runner(self.cluster, self.controller, self._clock, self.journal, self.journal)
+        self._recording = (
+            RecordingJournal(self.journal, HistoryWriter(Path(policy.history))) if policy.history else None
+        )
+        self.runner = Runner(self.cluster, self.controller, self._clock, self._recording or self.journal, self.journal)
         self._thread = threading.Thread(target=self._run, name="tidegate-control", daemon=True)
         self.journal.note(time.time(), "control-started", f"mode {policy.mode}, every {policy.interval_s:g} s")
         self._thread.start()
@@ -171,6 +176,8 @@ class Gate:
 
     def _close(self) -> None:
         try:
+            if self._recording is not None:
+                self._recording.close(time.time())
             if not self._context_stopped():
                 self.cluster.close()
         except Exception as error:

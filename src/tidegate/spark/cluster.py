@@ -135,7 +135,7 @@ class SparkCluster:
             query.admit(replace(admission, rows_per_trigger=action.rows_per_trigger))
         elif isinstance(action, SetBatchInterval):
             query.admit(replace(admission, interval_s=action.interval_s))
-        return [ActionReceipt(action, Outcome.DONE)]
+        return [ActionReceipt(action, Outcome.DONE, "through the gate, without a restart")]
 
     def _gated(self, application: str) -> bool:
         query = self.restartable.get(application)

@@ -1,0 +1,136 @@
+"""QoS tables and QoS graphs: what a user wants held beyond the latency of rows, per application and per operator."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import pairwise
+from typing import Annotated, Literal, Self, get_args
+
+from pydantic import Field, model_validator
+
+from tidegate.domain.objective import Objective
+from tidegate.domain.section import PositiveSeconds, Section, Share
+
+ApplicationMetric = Literal[
+    "latency_s",
+    "latency_p50_s",
+    "latency_p90_s",
+    "latency_p99_s",
+    "latency_max_s",
+    "batch_duration_s",
+    "overhead_s",
+    "busy_s",
+    "backlog_rows",
+    "state_rows",
+    "input_rows_per_s",
+    "throughput_rows_per_s",
+]
+OperatorMetric = Literal[
+    "execute_latency_s",
+    "busy_s",
+    "cpu_s",
+    "communication_s",
+    "fetch_wait_s",
+    "service_s_per_row",
+    "rows_in",
+    "rows_out",
+    "selectivity",
+    "skew",
+    "state_rows",
+    "state_bytes",
+    "state_commit_s",
+]
+_OF_APPLICATIONS: frozenset[str] = frozenset(get_args(ApplicationMetric))
+_OF_OPERATORS: frozenset[str] = frozenset(get_args(OperatorMetric))
+ROW_LATENCY = "latency_s"
+"""The one metric that every row has by itself; of the others a batch has one value."""
+
+
+class _Measured(Section):
+    """Something that is measured over a window."""
+
+    metric: Literal[ApplicationMetric, OperatorMetric] = Field(description="What is measured.")
+    operator: str | None = Field(None, description="Of this operator; left out: of the whole application.")
+    window_s: PositiveSeconds = Field(60.0, description="Over the last so many seconds.")
+
+    @model_validator(mode="after")
+    def _measurable(self) -> Self:
+        if self.operator is None and self.metric not in _OF_APPLICATIONS:
+            raise ValueError(f"{self.metric} belongs to an operator: say which one (operator: NAME)")
+        if self.operator is not None and self.metric not in _OF_OPERATORS:
+            raise ValueError(f"operators have no {self.metric}; they have {', '.join(sorted(_OF_OPERATORS))}")
+        return self
+
+    @property
+    def measured(self) -> str:
+        """Operator and metric as one name."""
+        return self.metric if self.operator is None else f"{self.operator}.{self.metric}"
+
+
+class QosRow(_Measured):
+    """A row of a QoS table: so many of the samples keep the bound.
+
+    >>> str(QosRow(metric="execute_latency_s", operator="count", bound=0.5, percentile=0.9))
+    'count.execute_latency_s at most 0.5 for 90 % of 60 s'
+    """
+
+    bound: Annotated[float, Field(ge=0)] = Field(description="The largest value allowed, or the least.")
+    side: Literal["at most", "at least"] = Field("at most", description="Which of the two the bound is.")
+    percentile: Share = Field(
+        0.99, description="The share that must keep it: of rows where the metric is latency_s, else of batches."
+    )
+
+    def __str__(self) -> str:
+        return f"{self.measured} {self.side} {self.bound:g} for {self.percentile * 100:g} % of {self.window_s:g} s"
+
+    @property
+    def key(self) -> str:
+        """What tells it from other rows and graphs of an application."""
+        return f"row {self.measured} {self.side} {self.bound:g} {self.percentile:g} {self.window_s:g}"
+
+
+class QosGraph(_Measured):
+    """A QoS graph: utility over a metric, straight lines between points, level beyond the first and the last.
+
+    >>> graph = QosGraph(metric="latency_p99_s", points=((1, 1.0), (5, 0.5), (10, 0.0)))
+    >>> [graph.utility(latency_s) for latency_s in (0.2, 3.0, 5.0, 60.0)]
+    [1.0, 0.75, 0.5, 0.0]
+    """
+
+    points: Annotated[tuple[tuple[float, Annotated[float, Field(ge=0, le=1)]], ...], Field(min_length=1)] = Field(
+        description="Pairs of value and utility (0 to 1), by rising value."
+    )
+    least: Share | None = Field(None, description="The mean utility that must be held; left out: it is only reported.")
+
+    @model_validator(mode="after")
+    def _drawable(self) -> Self:
+        if self.metric == ROW_LATENCY:
+            raise ValueError("a graph wants one value a batch: use latency_p50_s, _p90_s, _p99_s or latency_max_s")
+        for (before, _), (after, _) in pairwise(self.points):
+            if not before < after:
+                raise ValueError(f"the values of a graph's points must rise: {after:g} comes after {before:g}")
+        return self
+
+    def __str__(self) -> str:
+        held = "" if self.least is None else f" at least {self.least:g}"
+        return f"utility of {self.measured}{held} over {self.window_s:g} s"
+
+    def utility(self, value: float) -> float:
+        """Of one value of the metric."""
+        if value <= self.points[0][0]:
+            return self.points[0][1]
+        for (low, before), (high, after) in pairwise(self.points):
+            if value <= high:
+                return before + (after - before) * (value - low) / (high - low)
+        return self.points[-1][1]
+
+    @property
+    def key(self) -> str:
+        """What tells it from other rows and graphs of an application."""
+        return f"graph {self.measured} {self.points} {self.window_s:g}"
+
+
+@lru_cache(maxsize=256)
+def row_of(objective: Objective) -> QosRow:
+    """The latency objective that every application has, as a row of its table."""
+    return QosRow(metric=ROW_LATENCY, bound=objective.latency_s, percentile=objective.percentile)
