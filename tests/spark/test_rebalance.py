@@ -12,10 +12,12 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from tests.spark.conftest import batches, rebalances, wait_for, wait_for_batches
 from tidegate.control.journal import read_notes
 from tidegate.domain import Decision, Outcome, Receipt, ScaleExecutors, SetParallelism
+from tidegate.domain.codec import to_json
 from tidegate.load import Constant
 from tidegate.spark.attach import Gate
 from tidegate.spark.checkpoint import Checkpoint
 from tidegate.spark.pool import settle_executors
+from tidegate.spark.rebalance import Step, Transaction
 from tidegate.spark.settings import Settings
 from tidegate.workloads.wordcount import WordCount, check_rows, expected_counts, state_counts
 
@@ -77,6 +79,21 @@ def test_a_query_that_does_not_start_on_its_new_state_goes_back_to_the_old(
     wait_for(lambda: len(batches(gate, "returned")) > before + 1, "batches after the rollback")
     assert Checkpoint(spark, query.settings.checkpoint).state_partitions() == 2
     assert_exact(spark, gate, "returned")
+
+
+def test_an_old_record_never_drops_batches_that_were_run_since(spark: SparkSession, gate: Gate, tmp_path: Path) -> None:
+    query = gate.start("overtaken", JOB.build, checkpoint=tmp_path / "overtaken")
+    wait_for_batches(gate, "overtaken", 4)
+    query.stop_at_boundary()
+    checkpoint = Checkpoint(spark, str(tmp_path / "overtaken"))
+    committed = checkpoint.position().committed
+    left_behind = Transaction(Step.STOPPED, {}, {"count": 4}, partitions=4, batch=committed - 2)
+    checkpoint.beside.replace("rebalance.json", to_json(left_behind))
+    gate.start("overtaken", JOB.build, checkpoint=tmp_path / "overtaken")
+    assert checkpoint.position().committed >= committed
+    before = len(batches(gate, "overtaken"))
+    wait_for(lambda: len(batches(gate, "overtaken")) > before, "another batch")
+    assert_exact(spark, gate, "overtaken")
 
 
 def test_a_checkpoint_elsewhere_is_left_alone(spark: SparkSession, gate: Gate, tmp_path: Path) -> None:

@@ -155,12 +155,20 @@ def recover(spark: SparkSession, settings: Settings) -> Settings:
         logger.warning("%s: the record of its last rebalance cannot be read: %s", settings.name, _first_line(error))
         return settings
     if record.step not in {*_FORWARD, Step.ROLLED_BACK}:
-        if record.batch is not None and record.partitions is not None:
-            checkpoint.drop_after(record.batch)
+        if _left_half_moved(checkpoint, record):
+            checkpoint.drop_after(record.batch or 0)
         logger.warning("%s: a rebalance was cut short while %s; rolled back", settings.name, record.step)
         record = replace(record, step=Step.ROLLED_BACK, note="cut short")
         checkpoint.beside.replace(_RECORD, to_json(record))
     return record.settings(settings)
+
+
+def _left_half_moved(checkpoint: Checkpoint, record: Transaction) -> bool:
+    """Is the newest batch the one that the repartition made? Batches that somebody ran since are never dropped."""
+    if record.batch is None or record.partitions is None:
+        return False
+    made_one = checkpoint.position().planned == record.batch + 1
+    return made_one and checkpoint.state_partitions() == record.partitions
 
 
 class _Run:
