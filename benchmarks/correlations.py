@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import resource
 import sys
+import threading
 import time
 
 import numpy as np
+import psutil
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
@@ -24,6 +25,34 @@ from pyspark.sql import functions as F
 from tidegate.analysis.correlation import correlate
 from tidegate.history import MetricTable
 from tidegate.spark.correlations import correlate_frame
+
+
+class MostMemory:
+    """The most memory that this process, the JVM and its Python workers held together, shared pages counted once."""
+
+    def __init__(self) -> None:
+        self.most_bytes = 0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> MostMemory:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        own = psutil.Process()
+        while not self._ended.wait(1.0):
+            held = 0
+            for process in [own, *own.children(recursive=True)]:
+                try:
+                    held += process.memory_full_info().pss
+                except psutil.Error:
+                    continue  # it has ended meanwhile
+            self.most_bytes = max(self.most_bytes, held)
 
 
 def main() -> None:
@@ -36,6 +65,7 @@ def main() -> None:
         SparkSession.builder.master("local[2]")
         .config("spark.driver.memory", f"{given.memory_gb}g")
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.log.level", "ERROR")
         .getOrCreate()
     )
@@ -52,15 +82,15 @@ def main() -> None:
     frame = base.select(*[column.alias(name) for name, column in zip(names, made, strict=True)])
 
     began_s = time.perf_counter()
-    found = correlate_frame(frame, names)
+    with MostMemory() as memory:
+        found = correlate_frame(frame, names)
     seconds = time.perf_counter() - began_s
     cells = given.rows * given.metrics
     print(
         f"{given.rows} × {given.metrics} on Spark, driver of {given.memory_gb} GB: {seconds:.0f} s,"
         f" {cells / seconds:.3g} values/s"
     )
-    own_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"this Python process at most {own_mb:.0f} MB")
+    print(f"all processes together held at most {memory.most_bytes / 2**30:.2f} GB")
 
     part = frame.limit(50_000).toArrow()
     values = np.column_stack([part[name].to_numpy() for name in names])

@@ -23,6 +23,7 @@ class Options:
     seed: int
     samples: int
     quick: bool
+    full: bool
     out: Path | None
 
 
@@ -31,19 +32,20 @@ def reproduce(
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 1,
     samples: Annotated[int, typer.Option(min=1, help="table1: random samples per row.")] = 20,
     quick: Annotated[bool, typer.Option("--quick", help="A shorter form, where there is one.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="batch-latency: the paper's whole grid.")] = False,
     out: output.Out = None,
     json: output.Json = False,
 ) -> None:
     """Reproduce a table or figure; docs/ has a page for each, with the difference from the paper.
 
     Simulated: table1, four-signals, qos-scale, overhead, sensitivity, multilevel.
-    On Spark: mestream, qos-classes, qos-processes.
+    On Spark: mestream, qos-classes, qos-processes, batch-latency.
 
     Example: tidegate reproduce table1 --samples 3
     """
     if name not in _EXPERIMENTS:
         raise InvalidInput(f"reproduce {name!r}: use one of {', '.join(_EXPERIMENTS)}")
-    document = _EXPERIMENTS[name](Options(seed, samples, quick, out))
+    document = _EXPERIMENTS[name](Options(seed, samples, quick, full, out))
     if json:
         output.print_json(document)
 
@@ -188,6 +190,25 @@ def _multilevel(options: Options) -> dict[str, Any]:
     return document
 
 
+def _batch_latency(options: Options) -> dict[str, Any]:
+    from tidegate.experiments import batch_latency
+    from tidegate.experiments.batch_latency_report import tables
+
+    if options.quick and options.full:
+        raise InvalidInput("batch-latency: use --quick or --full, not both")
+    plan = batch_latency.PLANS["quick" if options.quick else "full" if options.full else "default"]
+    folder = options.out or Path("out/batch-latency")
+    with output.jvm_output_to(folder / "spark.log"):
+        spark = batch_latency.start_cluster(plan)
+    with _counted("batch latency") as told:
+        document = batch_latency.run(plan, folder, told, spark)
+    for table in tables(document):
+        output.console.print(table)
+    for name in document["files"]:
+        output.console.print(f"written: {folder / name}")
+    return document
+
+
 _EXPERIMENTS: dict[str, Callable[[Options], dict[str, Any]]] = {
     "table1": _table1,
     "four-signals": _four_signals,
@@ -198,6 +219,7 @@ _EXPERIMENTS: dict[str, Callable[[Options], dict[str, Any]]] = {
     "multilevel": _multilevel,
     "qos-classes": _qos_classes,
     "qos-processes": _qos_processes,
+    "batch-latency": _batch_latency,
 }
 
 

@@ -1,0 +1,381 @@
+"""Complete latency over rows per batch × executors on Spark, maximum throughput, and the way into congestion.
+
+After the second paper's Table II and figures 5 – 11: WordCount, and workloads that wear out CPU, memory or network. One
+embedded cluster serves all cells, which are measured from the most executors down: executors only leave, so that
+every one that is measured is warm. The first cell is measured again at the end; the difference is the drift.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pyspark.sql import SparkSession
+
+from tidegate.analysis.correlation import Correlations, correlate
+from tidegate.analysis.prepare import prepare
+from tidegate.control.journal import read_entries
+from tidegate.domain import EnvironmentUnfit, InvalidInput
+from tidegate.experiments import batch_latency_results as results
+from tidegate.experiments.batch_latency_results import Cell, CellWindow, RateWindow
+from tidegate.load import Burst, Constant
+from tidegate.spark.admission import Admission
+from tidegate.spark.attach import Gate, attach
+from tidegate.spark.embedded import embedded_session
+from tidegate.spark.pool import settle_executors
+from tidegate.spark.queries import RestartableQuery
+from tidegate.workloads.intensive import CpuIntensive, MemoryIntensive, NetworkIntensive
+from tidegate.workloads.wordcount import SplitCount, WordCount
+
+WORKLOADS: dict[str, type[WordCount]] = {
+    "wordcount": SplitCount,
+    "cpu": CpuIntensive,
+    "memory": MemoryIntensive,
+    "network": NetworkIntensive,
+}
+LOOKUP_S = 0.0002
+"""WordCount's wait per row: 5000 rows a second and slot at most."""
+FIXED_TASKS = 12
+T = TypeVar("T")
+_BACKLOG_ROWS_PER_S = 1e6
+_TRICKLE_ROWS_PER_S, _TRICKLE_S = 20.0, 6.0
+_LIMIT_S = 180.0
+_STARTS, _TOO_SLOW = 3, "connect back"
+_LEAST_PRESENT = 0.1  # rows' latencies are known of the runs at a rate only
+
+PAPER_SIZES = (100, 200, 500, 1000, 2000, 5000, 10000, 15000, 20000, 21000, 22000, 23000, 24000, 25000)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is measured. The defaults take some ten minutes on two cores."""
+
+    executors: tuple[int, ...] = (1, 2, 3)
+    rows_per_batch: tuple[int, ...] = (100, 1000, 5000, 25000)
+    intensive_rows_per_batch: tuple[int, ...] = (500, 5000)
+    workloads: tuple[str, ...] = tuple(WORKLOADS)
+    fixed_tasks: bool = True
+    """WordCount once more, up to `congestion_rows`, with 12 tasks per operator on any pool beside one task per slot."""
+    slots: int = 1
+    batches: int = 3
+    """Warm batches of a cell, at least."""
+    cell_s: float = 2.0
+    """Small batches go on for so long."""
+    warm_batches: int = 8
+    congestion_executors: int = 2
+    congestion_rows: int = 5000
+    rates: tuple[float, ...] = (0.2, 0.5, 0.8, 1.0, 1.2)
+    """Of the throughput of full batches of `congestion_rows`."""
+    intensive_rates: tuple[float, ...] = (0.6, 1.2)
+    rate_s: float = 14.0
+    settle_s: float = 4.0
+
+    def __post_init__(self) -> None:
+        unknown = sorted(set(self.workloads) - set(WORKLOADS))
+        if unknown or not self.workloads:
+            raise InvalidInput(f"workload {(unknown or ['none'])[0]!r}: use {', '.join(WORKLOADS)}")
+        if not self.executors or min(self.executors) < 1 or self.congestion_executors not in self.executors:
+            raise InvalidInput("executors start at 1, and those of the congestion runs are among them")
+        for sizes in (self.rows_per_batch, self.intensive_rows_per_batch):
+            if not sizes or min(sizes) < 1 or self.congestion_rows not in sizes:
+                raise InvalidInput("batches hold at least one row, and the size of the congestion runs is among them")
+
+    def sizes(self, workload: str, tasks: str = "per-slot") -> tuple[int, ...]:
+        chosen = self.rows_per_batch if workload == "wordcount" else self.intensive_rows_per_batch
+        return tuple(sorted(rows for rows in chosen if tasks == "per-slot" or rows <= self.congestion_rows))
+
+    def shares(self, workload: str) -> tuple[float, ...]:
+        return self.rates if workload == "wordcount" else self.intensive_rates
+
+    @property
+    def steps(self) -> int:
+        """Cells and rates, the repeated cell included."""
+        sizes = [self.sizes(workload) for workload in self.workloads]
+        if self.fixed_tasks and "wordcount" in self.workloads:
+            sizes.append(self.sizes("wordcount", "fixed"))
+        cells = len(self.executors) * sum(len(each) for each in sizes)
+        return cells + sum(len(self.shares(workload)) for workload in self.workloads) + 1
+
+
+FULL = Plan(executors=(1, 2, 3, 4, 5), rows_per_batch=PAPER_SIZES, rates=(0.2, 0.4, 0.6, 0.8, 0.9, 1.0, 1.1, 1.2))
+"""The paper's own grid; about an hour."""
+QUICK = Plan(
+    executors=(1, 2),
+    rows_per_batch=(100, 2000),
+    intensive_rows_per_batch=(2000,),
+    fixed_tasks=False,
+    batches=2,
+    cell_s=0.5,
+    warm_batches=3,
+    congestion_rows=2000,
+    rates=(0.4, 1.3),
+    intensive_rates=(0.5,),
+    rate_s=8.0,
+    settle_s=2.0,
+)
+
+PLANS = {"default": Plan(), "full": FULL, "quick": QUICK}
+
+Told = Callable[[int, int, str], None]
+"""Steps done, steps in all, what is going on."""
+
+
+@dataclass
+class Course:
+    """The run so far: where everything is in the journal."""
+
+    plan: Plan
+    store: Path
+    told: Told
+    cells: dict[tuple[str, str], list[CellWindow]] = field(default_factory=dict)
+    """By workload and tasks (`per-slot`, `fixed`)."""
+    rates: dict[str, list[RateWindow]] = field(default_factory=dict)
+    again: CellWindow | None = None
+    done: int = 0
+    started: int = 0
+
+    def say(self, what: str, steps: int = 0) -> None:
+        self.done += steps
+        self.told(self.done, self.plan.steps, what)
+
+    def named(self, name: str) -> str:
+        """Every start has a name of its own: its batches are then found by it."""
+        self.started += 1
+        return f"{name}-{self.started}"
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A query that runs, and what it was made of."""
+
+    query: RestartableQuery
+    job: WordCount
+
+
+def start_cluster(plan: Plan) -> SparkSession:
+    """The cluster of all cells, with the most executors that any of them has."""
+    most = max(plan.executors)
+    settings = {"spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true"}
+    return embedded_session("tidegate-batch-latency", most, most, plan.slots, settings=settings)
+
+
+def run(plan: Plan, out: Path, told: Told, spark: SparkSession | None = None) -> dict[str, Any]:
+    """Measure everything; the journal, the correlation table and the figures go to `out`. Spark is stopped."""
+    from tidegate.experiments import batch_latency_figures as figures
+
+    out.mkdir(parents=True, exist_ok=True)
+    store = out / "batch-latency.db"
+    for leftover in out.glob(f"{store.name}*"):
+        leftover.unlink()
+    course = Course(plan, store, told)
+    course.say("starting Spark")
+    spark = spark or start_cluster(plan)
+    try:
+        measure(spark, course)
+    finally:
+        spark.stop()
+    document, correlations = evaluate(course)
+    document["files"] = [path.name for path in figures.draw_all(document, correlations, out)]
+    return document
+
+
+def measure(spark: SparkSession, course: Course) -> None:
+    """All cells and rates on one cluster."""
+    plan = course.plan
+    sizes = sorted(plan.executors, reverse=True)
+    settle_executors(spark, sizes[0])
+    with attach(spark, {"mode": "off", "store": str(course.store)}) as gate:
+        for workload in plan.workloads:
+            course.say(f"{workload}: warming up")
+            _warm(gate, course, workload, sizes[0])
+        for executors in sizes:
+            settle_executors(spark, executors)
+            for workload in plan.workloads:
+                _cells(gate, course, workload, "per-slot", executors)
+                if workload == "wordcount" and plan.fixed_tasks:
+                    _cells(gate, course, workload, "fixed", executors)
+                if executors == plan.congestion_executors:
+                    _congestion(gate, course, workload)
+        settle_executors(spark, sizes[0])
+        _again(gate, course, plan.workloads[0], sizes[0])
+        gate.settle()
+    if gate.failure is not None:
+        raise EnvironmentUnfit(f"the watching ended early: {gate.failure}")
+
+
+def evaluate(course: Course) -> tuple[dict[str, Any], Correlations | None]:
+    """The document of the whole run, and the correlations for the figures."""
+    entries = list(read_entries(course.store))
+    cells = {key: _known(results.cell_of(entries, w) for w in windows) for key, windows in course.cells.items()}
+    rates = {name: _known(results.rate_of(entries, w) for w in windows) for name, windows in course.rates.items()}
+    parts = {name: results.to_json(cells[name, "per-slot"], rates.get(name, [])) for name in course.plan.workloads}
+    first = course.plan.workloads[0]
+    document: dict[str, Any] = {**parts[first], "workload": first, "tasks": "per-slot"}
+    document["workloads"] = {name: part for name, part in parts.items() if name != first}
+    fixed = cells.get(("wordcount", "fixed"), [])
+    document["fixed_tasks"] = results.to_json(fixed, []) if fixed else None
+    again = results.cell_of(entries, course.again) if course.again else None
+    document["drift"] = _drift(again, cells[first, "per-slot"])
+    table = prepare(
+        results.pooled_table(
+            entries,
+            {w.application for windows in course.cells.values() for w in windows},
+            {w.application for windows in course.rates.values() for w in windows},
+        ),
+        least_present=_LEAST_PRESENT,
+    ).table
+    correlations = correlate(table) if len(table) > 4 and len(table.names) > 1 else None
+    document["correlations"] = results.table_json(correlations) if correlations else None
+    return document, correlations
+
+
+def _drift(again: Cell | None, cells: Sequence[Cell]) -> dict[str, Any] | None:
+    for cell in cells:
+        if again and (cell.rows_per_batch, cell.executors) == (again.rows_per_batch, again.executors):
+            return {
+                "rows_per_batch": cell.rows_per_batch,
+                "executors": cell.executors,
+                "first_s": cell.latency_s,
+                "again_s": again.latency_s,
+            }
+    return None
+
+
+def _known(found: Iterator[T | None]) -> list[T]:
+    return [each for each in found if each is not None]
+
+
+def _job(plan: Plan, workload: str, executors: int, tasks: str = "per-slot") -> WordCount:
+    """A workload on an endless backlog, batch after batch, with one task per slot or with as many on any pool."""
+    count = FIXED_TASKS if tasks == "fixed" else executors * plan.slots
+    return WORKLOADS[workload](
+        Constant(rate=_BACKLOG_ROWS_PER_S),
+        start_ms=int((time.time() - 60) * 1000),
+        lookup_s=LOOKUP_S,
+        source_tasks=executors * plan.slots,
+        lookup_tasks=count,
+        count_tasks=count,
+        trigger_s=0.0,
+        rows_per_trigger=min(plan.sizes(workload)),
+    )
+
+
+@contextlib.contextmanager
+def _started(gate: Gate, course: Course, name: str, make: Callable[[], WordCount]) -> Iterator[Started]:
+    """A query that has committed its first batch, stopped at a boundary in the end.
+
+    Spark gives the source's Python process ten seconds to call back, which a busy machine may miss: then once more.
+    """
+    for attempt in range(_STARTS):
+        job = make()
+        query = gate.start(course.named(name), job.build)
+        try:
+            _await_batches(query, 1)
+            break
+        except EnvironmentUnfit as error:
+            query.query.stop()
+            gate.forget(query.name)
+            if _TOO_SLOW not in str(error) or attempt == _STARTS - 1:
+                raise
+    try:
+        yield Started(query, job)
+        query.stop_at_boundary()
+        gate.settle()
+    finally:
+        query.query.stop()
+        gate.forget(query.name)
+
+
+def _await_batches(query: RestartableQuery, count: int) -> None:
+    """Until `count` more batches have been committed."""
+    first = _last_batch(query)
+    deadline_s = time.monotonic() + _LIMIT_S
+    while _last_batch(query) < first + count:
+        _check(query)
+        if time.monotonic() > deadline_s:
+            raise EnvironmentUnfit(f"{query.name}: {count} batches took more than {_LIMIT_S:.0f} s; use smaller ones")
+        time.sleep(0.1)
+
+
+def _last_batch(query: RestartableQuery) -> int:
+    progress = query.query.lastProgress
+    return int(progress["batchId"]) if progress else -1
+
+
+def _check(query: RestartableQuery) -> None:
+    if (error := query.query.exception()) is not None:
+        raise EnvironmentUnfit(f"{query.name}: the query failed: {str(error).splitlines()[0]}")
+
+
+def _warm(gate: Gate, course: Course, workload: str, executors: int) -> None:
+    """Have every executor load what the workload needs before anything is measured."""
+    with _started(gate, course, f"warm-{workload}", lambda: _job(course.plan, workload, executors)) as started:
+        _await_batches(started.query, course.plan.warm_batches)
+        started.query.admit(Admission(course.plan.congestion_rows))
+        _await_batches(started.query, 3)
+
+
+def _cells(gate: Gate, course: Course, workload: str, tasks: str, executors: int) -> None:
+    """All sizes in one query: its gate is turned between them."""
+    plan = course.plan
+    name = f"{workload}-{tasks}"
+    with _started(gate, course, name, lambda: _job(plan, workload, executors, tasks)) as started:
+        for rows in plan.sizes(workload, tasks):
+            course.say(f"{workload}, {tasks}: {rows} rows on {executors} executors", steps=1)
+            course.cells.setdefault((workload, tasks), []).append(_cell(started.query, plan, rows, executors))
+
+
+def _cell(query: RestartableQuery, plan: Plan, rows: int, executors: int) -> CellWindow:
+    query.admit(Admission(rows))
+    from_s = time.time()
+    _await_batches(query, plan.batches + 2)  # one of the size before, and the first of this one, are left out
+    while time.time() < from_s + plan.cell_s:
+        time.sleep(0.1)
+    return CellWindow(query.name, rows, executors, from_s, time.time())
+
+
+def _congestion(gate: Gate, course: Course, workload: str) -> None:
+    """Rates up to more than can be borne, as shares of what full batches came to on as many executors."""
+    plan, executors = course.plan, course.plan.congestion_executors
+    gate.settle()
+    entries = list(read_entries(course.store))
+    sought = (plan.congestion_rows, executors)
+    windows = [w for w in course.cells[workload, "per-slot"] if (w.rows_per_batch, w.executors) == sought]
+    cell = results.cell_of(entries, windows[0])
+    if cell is None:
+        raise EnvironmentUnfit(f"{workload}: no full batches of {plan.congestion_rows} rows were seen")
+    for share in plan.shares(workload):
+        rate = share * cell.throughput_rows_per_s
+        course.say(f"{workload}: {rate:.0f} rows a second on {executors} executors", steps=1)
+        course.rates.setdefault(workload, []).append(_rate(gate, course, workload, rate))
+
+
+def _rate(gate: Gate, course: Course, workload: str, rate: float) -> RateWindow:
+    """One rate for a while; a trickle comes first, so that no cold batch leaves a backlog behind."""
+    plan = course.plan
+    load = Burst(_TRICKLE_ROWS_PER_S, rate, _TRICKLE_S, plan.rate_s)
+
+    def make() -> WordCount:
+        job = _job(plan, workload, plan.congestion_executors)
+        return replace(job, load=load, start_ms=int(time.time() * 1000), rows_per_trigger=plan.congestion_rows)
+
+    with _started(gate, course, f"{workload}-rate", make) as started:
+        start_s = (started.job.start_ms or 0) / 1000
+        until_s = start_s + _TRICKLE_S + plan.rate_s
+        while time.time() < until_s:
+            _check(started.query)
+            time.sleep(0.1)
+        return RateWindow(started.query.name, rate, load, start_s, start_s + _TRICKLE_S + plan.settle_s, until_s)
+
+
+def _again(gate: Gate, course: Course, workload: str, executors: int) -> None:
+    """The first cell once more, on executors that came back: what has drifted meanwhile."""
+    plan = course.plan
+    course.say(f"{workload}: the first cell once more", steps=1)
+    _warm(gate, course, workload, executors)
+    with _started(gate, course, f"{workload}-again", lambda: _job(plan, workload, executors)) as started:
+        course.again = _cell(started.query, plan, min(plan.sizes(workload)), executors)
