@@ -47,6 +47,7 @@ def history(tmp_path: Path) -> Path:
     return tmp_path / "history"
 
 
+@pytest.mark.slow
 def test_a_history_becomes_a_page_and_a_document(history: Path, tmp_path: Path) -> None:
     document = json.loads(run(str(history), "--out", str(tmp_path / "out"), "--json"))
     (shop,) = document["applications"]

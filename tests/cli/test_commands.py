@@ -40,6 +40,7 @@ def test_islands_are_the_same_whichever_number_is_asked_twice() -> None:
     assert printed(*arguments)["assignment"] == printed(*arguments)["assignment"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["burst", "four-signals", "two-regions"])
 def test_simulate_the_examples(name: str, tmp_path: Path) -> None:
     summary = printed("simulate", str(EXAMPLES / "scenarios" / f"{name}.yaml"), "--out", str(tmp_path))

@@ -48,6 +48,7 @@ def test_a_burst_is_met_and_the_pool_shrinks_again() -> None:
     assert late < static_late / 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [150, 420, 560, 640, 1100, 1900])
 def test_no_flapping_on_constant_load_with_noise(rate: float) -> None:
     _, entries = simulated(Poisson(of=Constant(rate=rate), seed=3), POLICY, until_s=900)

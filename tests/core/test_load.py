@@ -26,6 +26,7 @@ profiles = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(profile=profiles, t_s=st.floats(1, 40))
 def test_arrivals_and_counts_are_inverse(profile: LoadProfile, t_s: float) -> None:
@@ -46,6 +47,7 @@ def test_a_sum_arrives_as_its_parts_together() -> None:
     assert both.rows_by(10) == 420
 
 
+@pytest.mark.slow
 def test_poisson_counts_scatter_around_the_rate() -> None:
     rows = [Timeline(Poisson(of=Constant(rate=100), seed=seed)).rows_by(20) for seed in range(20)]
     assert abs(np.mean(rows) - 2000) < 60

@@ -79,6 +79,7 @@ def test_bad_input(fleet: StubFleet, words: list[str], message: str) -> None:
     assert fleet.registry.applications() == {}
 
 
+@pytest.mark.slow
 def test_status_and_moves_of_a_running_fleet(fleet: StubFleet) -> None:
     fleet.registry.put_fact("config", fleet.config.model_dump(mode="json"))
     fleet.begin()

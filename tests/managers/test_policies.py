@@ -95,6 +95,7 @@ def _live(policy: LocalPolicy, periods: int, seed: int) -> float:
     return total / periods
 
 
+@pytest.mark.slow
 def test_learning_policies_do_no_worse_than_the_threshold_after_training() -> None:
     table, model = Experience.empty(PROCESS), LearnedModel.empty(PROCESS)
     table.samples = []

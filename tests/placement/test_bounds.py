@@ -1,6 +1,7 @@
 """Lower bounds: never above the optimum, and each strong where it should be."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +20,7 @@ def test_no_bound_exceeds_the_optimum(problem: Problem) -> None:
         assert lower_bound(problem) <= optimum
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=5))
 def test_the_scalar_bounds_are_valid_and_no_weaker_than_the_sum(sizes: list[int]) -> None:

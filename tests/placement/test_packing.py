@@ -11,6 +11,7 @@ from tidegate.placement.load import excess, flatten
 from .problems import fewest_hosts, problems, waves
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(problem=problems(max_tasks=5, max_hosts=4))
 def test_tiny_problems_are_solved_to_the_optimum(problem: Problem) -> None:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from tidegate.experiments.placement_figures import draw_closing, draw_convergence, draw_schedule
 from tidegate.experiments.table1 import FAMILIES, ROWS, sample, signals, table1
@@ -10,6 +11,7 @@ from tidegate.placement import pack, scheduler
 from tidegate.placement.paper_ga import PaperGA
 
 
+@pytest.mark.slow
 def test_the_table_has_the_promised_form_and_tidegate_is_never_worse(monkeypatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setattr("tidegate.experiments.table1.ROWS", ROWS[:2])
     seen: list[tuple[int, int, str]] = []
@@ -36,6 +38,7 @@ def test_signals_are_inside_their_bounds_and_periodic() -> None:
     assert mixed.shape == (50, 180)
 
 
+@pytest.mark.slow
 def test_figures_are_drawn(tmp_path: Path) -> None:
     problem = sample(ROWS[0], FAMILIES[0], np.random.default_rng(1))
     schedule = scheduler("tidegate").schedule(problem, np.random.default_rng(1))

@@ -64,6 +64,7 @@ def played(plan: QosPlan, name: str, delay_s: dict[str, float]) -> QosRun:
     return QosRun(name, tuple(rows), {}, 0.0)
 
 
+@pytest.mark.slow
 def test_figures_of_a_phase(tmp_path: Path) -> None:
     plan = PLANS["quick"]
     runs = [

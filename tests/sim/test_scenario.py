@@ -79,6 +79,7 @@ def scenarios(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(scenarios())
 def test_no_row_is_lost_or_made_in_any_scenario(parts: dict[str, Any]) -> None:
@@ -371,11 +372,13 @@ def test_the_example_file_is_the_experiment() -> None:
     assert Simulation(from_file).run().summary == Simulation(four_signals.scenario()).run().summary
 
 
+@pytest.mark.slow
 def test_four_signals_are_drawn(tmp_path: Path) -> None:
     report = four_signals.run(out=tmp_path)
     assert Path(report["figure"]).read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_watching_is_paced_and_gives_the_same_result() -> None:
     real_s = [0.0]
 
