@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from tidegate.domain import DriverTimes
+from tidegate.history.offsets import rows_between
 
 IN_METRIC, OUT_METRIC, ORDER_METRIC = "tidegate.in.", "tidegate.out.", "tidegate.order."
 LATENCY_METRIC = "tidegate.latency"
@@ -86,48 +87,6 @@ def parse_progress(text: str) -> Progress:
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"not a progress report: {error!r}") from None
-
-
-def rows_between(before: Any, after: Any) -> int | None:
-    """Rows between two offsets, where the offsets count rows: our own source and Kafka's.
-
-    >>> rows_between({"row": 3, "start_ms": 5}, {"row": 10, "start_ms": 5})
-    7
-    >>> rows_between({"t": {"0": 5, "1": 7}}, {"t": {"0": 8, "1": 9, "2": 4}})
-    9
-    >>> rows_between({"logOffset": 1}, {"logOffset": 2}) is None
-    True
-    """
-    before, after = _offset(before), _offset(after)
-    if not isinstance(after, dict) or not after:
-        return None
-    if isinstance(after.get("row"), int) and "start_ms" in after:
-        first = before.get("row", 0) if isinstance(before, dict) else 0
-        return max(0, int(after["row"]) - int(first))
-    if isinstance(before, dict) and all(isinstance(partitions, dict) for partitions in after.values()):
-        return _kafka_rows(before, after)
-    return None
-
-
-def _kafka_rows(before: dict[str, Any], after: dict[str, Any]) -> int | None:
-    total = 0
-    for topic, partitions in after.items():
-        known = before.get(topic) or {}
-        for partition, end in partitions.items():
-            start = known.get(partition, 0) if isinstance(known, dict) else 0
-            if not isinstance(end, int) or not isinstance(start, int):
-                return None
-            total += max(0, end - start)
-    return total
-
-
-def _offset(value: Any) -> Any:
-    if isinstance(value, str):
-        try:
-            return json.loads(value)
-        except ValueError:
-            return None
-    return value
 
 
 def _rows(report: dict[str, Any], by_source: tuple[int | None, ...]) -> int:
