@@ -21,7 +21,7 @@ from tidegate.control.entry import Entry
 from tidegate.control.journal import read_entries
 from tidegate.domain import Decision, EnvironmentUnfit, Mode, Observation, Outcome, ScaleExecutors
 from tidegate.domain.policy import Policy
-from tidegate.experiments.rowlatency import row_latencies
+from tidegate.experiments.rowlatency import row_latencies, rows_committed
 from tidegate.load import Burst, Constant, LoadProfile, Timeline
 from tidegate.spark.attach import Gate, attach
 from tidegate.spark.embedded import embedded_session
@@ -197,7 +197,7 @@ def _record(
         for answer in entry.receipt.actions
         if answer.outcome in {Outcome.DONE, Outcome.UNDER_WAY} and isinstance(answer.action, ScaleExecutors)
     ]
-    check = check_rows(counts, expected_counts(committed))
+    check = check_rows(counts, expected_counts(rows_committed(entries, APPLICATION)))
     judged_s = latencies_s[first:]
     result = RunResult(
         p50_s=round(float(np.quantile(judged_s, 0.5)), 3),

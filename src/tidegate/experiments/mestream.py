@@ -19,7 +19,7 @@ from tidegate.control.entry import Entry
 from tidegate.control.journal import read_entries
 from tidegate.domain import BatchSample, EnvironmentUnfit, Mode
 from tidegate.domain.policy import Policy
-from tidegate.experiments.rowlatency import row_latencies
+from tidegate.experiments.rowlatency import row_latencies, rows_committed
 from tidegate.load import Constant, Timeline
 from tidegate.spark.attach import Gate, attach
 from tidegate.spark.embedded import embedded_session
@@ -252,7 +252,7 @@ def _record(
 ) -> Run:
     timeline = Timeline(Constant(rate=plan.rate))
     arrivals_s = timeline.arrivals_s(0, timeline.rows_by(end_s - start_s))
-    latencies_s, committed = row_latencies(entries, APPLICATION, arrivals_s, start_s, end_s)
+    latencies_s, _ = row_latencies(entries, APPLICATION, arrivals_s, start_s, end_s)
     samples = [
         (entry.time_s, sample)
         for entry in entries
@@ -260,7 +260,7 @@ def _record(
         if sample.name == APPLICATION
     ]
     reports = [(time_s, sample.rebalance) for time_s, sample in samples if sample.rebalance]
-    check = check_rows(counts, expected_counts(committed))
+    check = check_rows(counts, expected_counts(rows_committed(entries, APPLICATION)))
     return Run(
         batches=tuple(batch for _, sample in samples for batch in sample.batches),
         start_s=start_s,

@@ -30,3 +30,14 @@ def row_latencies(
                 latencies_s[first:end] = batch.committed_s - start_s - arrivals_s[first:end]
                 first = end
     return latencies_s, first
+
+
+def rows_committed(entries: Iterable[Entry], application: str) -> int:
+    """All rows that were ever committed, those of a batch that ended after the run was judged included."""
+    return sum(
+        batch.rows
+        for entry in entries
+        for sample in (entry.observation.applications if entry.observation else ())
+        if sample.name == application
+        for batch in sample.batches
+    )
