@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from tidegate.analysis.abnormality import Verdict, Watch
 from tidegate.domain import InvalidInput
+
+Floats = NDArray[np.float64]
 
 
 class Scripted:
@@ -20,8 +24,8 @@ class Scripted:
         self.strangeness = value
         return value if value == 1.0 else 0.0
 
-    def walk(self, values: object, times_s: object = None) -> object:
-        raise NotImplementedError
+    def walk(self, values: Floats, times_s: Floats | None = None) -> Floats:
+        return np.array([self.score(value) for value in values])
 
 
 def looked(watch: Watch, *values: float) -> list[Verdict]:

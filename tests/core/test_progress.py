@@ -7,8 +7,8 @@ from typing import Any
 import datasketches
 import pytest
 
+from tidegate.history.progress import parse_progress
 from tidegate.spark.latency import latency_sample
-from tidegate.spark.progress import parse_progress
 
 REPORT: dict[str, Any] = {
     "id": "q",

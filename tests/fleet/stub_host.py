@@ -15,6 +15,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from tidegate.domain import InvalidInput
 from tidegate.fleet.agent import Agent
 from tidegate.fleet.config import stored_config
 from tidegate.fleet.folder import FleetFolder
@@ -78,7 +79,7 @@ class StubRunner:
         return {}
 
     def rescale(self, application: str, operator: str, tasks: int) -> float:
-        raise NotImplementedError
+        raise InvalidInput(f"{application} has no operators here")
 
 
 def main() -> None:

@@ -11,10 +11,8 @@ import sys
 import time
 from pathlib import Path
 
-from pyspark.sql import SparkSession
-
 from tidegate.load import Constant
-from tidegate.spark.embedded import ROCKSDB
+from tidegate.spark.embedded import local_session
 from tidegate.spark.queries import RestartableQuery
 from tidegate.spark.rebalance import Transaction
 from tidegate.spark.settings import Settings
@@ -23,15 +21,7 @@ from tidegate.workloads.wordcount import WordCount, check_rows, expected_counts,
 
 
 def main(folder: Path, die_at: str, partitions: int) -> None:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss4m")
-        .config("spark.sql.streaming.stateStore.providerClass", ROCKSDB)
-        .getOrCreate()
-    )
+    spark = local_session("victim", slots=2, memory_mb=1024)
     spark.sparkContext.setLogLevel("OFF")
     spark.dataSource.register(TidegateSource)
     job = WordCount(Constant(rate=300), lookup_s=0.0, lookup_tasks=1, count_tasks=2, trigger_s=0.5)

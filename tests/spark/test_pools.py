@@ -15,10 +15,10 @@ from tidegate.spark.pools import SchedulerPools
 SCRIPT = """
 import json, threading, time
 from tidegate.domain import SetShare
-from tidegate.experiments.qos_plan import local_session
+from tidegate.experiments.qos_plan import own_session
 from tidegate.spark.pools import SchedulerPools, in_pool
 
-spark = local_session("pools", memory_mb=1024)
+spark = own_session("pools")
 sc = spark.sparkContext
 pools = SchedulerPools(sc, {"q1": 6, "q3": 1})
 found = {"able": pools.capability().able}

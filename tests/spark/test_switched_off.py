@@ -11,7 +11,7 @@ SCRIPT = """
 import json, time
 from pathlib import Path
 from tidegate.domain import Decision, SetAdmission, SetShare
-from tidegate.experiments.qos_plan import local_session
+from tidegate.experiments.qos_plan import own_session
 from tidegate.load import Constant
 from tidegate.spark.attach import attach
 from tidegate.workloads.gsm import Gsm
@@ -21,7 +21,7 @@ def wait(condition):
     while not condition() and time.monotonic() < deadline_s:
         time.sleep(0.1)
 
-spark = local_session("switched-off", memory_mb=1024)
+spark = own_session("switched-off")
 policy = {
     "store": "gate.db", "interval_s": 0.5,
     "classes": {"q1": {"weight": 6}, "q3": {"weight": 1}},

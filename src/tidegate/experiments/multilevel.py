@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import csv
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from tidegate.domain.errors import InvalidInput
+from tidegate.experiments.recorded import recorded
 from tidegate.managers import ApplicationSettings, Budget, RegionSettings, TokenRule
 from tidegate.managers.policies import (
     Apprentice,
@@ -83,11 +83,8 @@ def most_replicas(spec: FleetSpec) -> dict[str, int]:
 
 
 def find_trace() -> Path | None:
-    """The World Cup trace beside the repository, or where TIDEGATE_DATA says; None where there is none."""
-    root = os.environ.get("TIDEGATE_DATA")
-    folder = Path(root) if root else Path(__file__).resolve().parents[4] / "shared" / "data"
-    path = folder / "worldcup98" / "requests_per_minute.csv"
-    return path if path.is_file() else None
+    """The World Cup trace; None where there is none."""
+    return recorded("worldcup98/requests_per_minute.csv")
 
 
 def read_minutes(path: Path, first: datetime, days: int) -> Floats:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 
 from tidegate.analysis.abnormality import Detector
 from tidegate.domain import InvalidInput
+from tidegate.experiments.recorded import recorded
 
 Floats = NDArray[np.float64]
 
@@ -122,10 +122,9 @@ def walk_corpus(corpus: Iterable[LabelledSeries], detector: Callable[[], Detecto
 
 
 def find_corpus() -> Path | None:
-    """The corpus beside the repository, or where TIDEGATE_DATA says; None where there is none."""
-    root = os.environ.get("TIDEGATE_DATA")
-    folder = Path(root) if root else Path(__file__).resolve().parents[4] / "shared" / "data"
-    return folder / "nab" if (folder / "nab" / "profiles.json").is_file() else None
+    """The folder of the corpus; None where there is none."""
+    profiles = recorded("nab/profiles.json")
+    return profiles.parent if profiles else None
 
 
 def read_profiles(folder: Path) -> dict[str, Profile]:

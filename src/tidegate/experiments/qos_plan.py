@@ -6,8 +6,6 @@ is such that two processors are busy with it; objectives are in the seconds that
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,9 +16,9 @@ from pyspark.sql import SparkSession
 
 from tidegate.domain import Mode
 from tidegate.domain.policy import Policy
+from tidegate.experiments.recorded import recorded
 from tidegate.load import Burst, LoadProfile, Sum, Timeline
-from tidegate.spark.embedded import embedded_session, start_session
-from tidegate.spark.java import require_java
+from tidegate.spark.embedded import embedded_session, local_session
 from tidegate.spark.queries import Build
 from tidegate.workloads.dpip import Dpip, DpipQuery
 from tidegate.workloads.gsm import Gsm, GsmStep
@@ -39,7 +37,6 @@ _SETTINGS = {
         "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
     ),
 }
-_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss4m"
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,11 +165,9 @@ def policy(mode: Mode, store: Path) -> Policy:
 
 
 def recorded_rides() -> tuple[str | None, str | None]:
-    """Real rides and zones beside the repository, or where TIDEGATE_DATA says; None where there are none."""
-    root = os.environ.get("TIDEGATE_DATA")
-    folder = (Path(root) if root else Path(__file__).resolve().parents[4] / "shared" / "data") / "nyc_taxi_rides"
-    found = [folder / name for name in ("taxis_raw.csv", "taxi_zones.csv")]
-    return (str(found[0]), str(found[1])) if all(path.is_file() for path in found) else (None, None)
+    """Real rides and zones; None where there are none."""
+    rides, zones = (recorded(f"nyc_taxi_rides/{name}") for name in ("taxis_raw.csv", "taxi_zones.csv"))
+    return (str(rides), str(zones)) if rides and zones else (None, None)
 
 
 def shared_session(name: str) -> SparkSession:
@@ -180,23 +175,6 @@ def shared_session(name: str) -> SparkSession:
     return embedded_session(name, executors=1, most_executors=1, slots=SLOTS, memory_mb=1536, settings=_SETTINGS)
 
 
-def local_session(name: str, slots: int = SLOTS, memory_mb: int = 2048) -> SparkSession:
+def own_session(name: str, memory_mb: int = 1024) -> SparkSession:
     """Spark inside one process: one of several applications on a host."""
-    require_java()
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = (
-        SparkSession.builder.appName(name)
-        .master(f"local[{slots}]")
-        .config("spark.driver.memory", f"{memory_mb}m")
-        .config("spark.driver.extraJavaOptions", _JAVA)
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.log.level", "ERROR")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.python.daemon.module", "tidegate.spark.warm_daemon")
-    )
-    for key, value in _SETTINGS.items():
-        builder = builder.config(key, value)
-    return start_session(builder)
+    return local_session(name, SLOTS, memory_mb, _SETTINGS)

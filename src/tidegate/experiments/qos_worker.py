@@ -15,14 +15,14 @@ from pyspark.sql import SparkSession
 
 from tidegate.domain import Mode
 from tidegate.experiments.qos_classes import start_queries, stop_queries
-from tidegate.experiments.qos_plan import APPLICATIONS, PLANS, local_session, policy
+from tidegate.experiments.qos_plan import APPLICATIONS, PLANS, own_session, policy
 from tidegate.spark.attach import Gate, attach
 
 
 def main() -> None:
     """Serve until the input ends."""
     qos_class, out = sys.argv[1], Path(sys.argv[2])
-    spark = local_session(f"tidegate-{qos_class}", memory_mb=1024)
+    spark = own_session(f"tidegate-{qos_class}")
     answer({"ready": qos_class})
     gate: Gate | None = None
     try:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -26,8 +24,7 @@ from tidegate.fleet.recipe import load_build
 from tidegate.fleet.state import ApplicationSpec, HostSpec
 from tidegate.fleet.tenant import Figures
 from tidegate.spark.cluster import SparkCluster
-from tidegate.spark.embedded import ROCKSDB, start_session
-from tidegate.spark.java import require_java
+from tidegate.spark.embedded import local_session
 from tidegate.spark.queries import RestartableQuery
 from tidegate.spark.settings import Settings
 from tidegate.spark.source import TidegateSource
@@ -35,8 +32,6 @@ from tidegate.spark.source import TidegateSource
 logger = logging.getLogger("tidegate")
 
 _OBSERVE_S = 1.0
-# Small and quick to start: several hosts share one machine where the provider is local.
-_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss4m"
 
 
 class SparkQuery:
@@ -151,29 +146,8 @@ def host_session(
     name: str, slots: int, master: str | None, memory_mb: int, settings: Mapping[str, str]
 ) -> SparkSession:
     """Spark in one small JVM (`local[slots]`), or on the master that is given."""
-    require_java()
-    # Without this the workers pick the system's Python and fail much later.
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    builder = (
-        SparkSession.builder.appName(f"tidegate-{name}")
-        .master(master or f"local[{slots}]")
-        .config("spark.driver.memory", f"{memory_mb}m")
-        .config("spark.driver.extraJavaOptions", _JAVA)
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.log.level", "ERROR")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.streaming.stateStore.providerClass", ROCKSDB)
-        .config("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", "true")
-        .config("spark.locality.wait", "0s")
-        .config("spark.python.daemon.module", "tidegate.spark.warm_daemon")
-    )
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    return start_session(builder)
+    changelog = {"spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true"}
+    return local_session(f"tidegate-{name}", slots, memory_mb, {**changelog, **settings}, master)
 
 
 def serve(

@@ -17,7 +17,7 @@ from tidegate.history.compressed import read_lines
 from tidegate.history.fields import seconds, section, text, whole
 from tidegate.history.flatten import Flattener, Surroundings
 from tidegate.history.notes import Notes
-from tidegate.history.progress import ProgressRecord, read_progress
+from tidegate.history.progress import Progress, read_progress
 from tidegate.history.stagebook import StageBook, StageTotals, operator_of, stage_metrics
 from tidegate.history.table import MetricRecord, MetricTable
 
@@ -57,7 +57,7 @@ class EventLog:
     def __init__(self, notes: Notes) -> None:
         self.notes = notes
         self.application = "application"
-        self._progress: dict[tuple[str, str, int], ProgressRecord] = {}
+        self._progress: dict[tuple[str, str, int], Progress] = {}
         self._idle = 0
         self._book = StageBook()
         self._executors: dict[str, tuple[float, float, int]] = {}  # id → from, until, slots
@@ -162,15 +162,15 @@ class EventLog:
             except RecursionError:
                 raise ValueError("nested too deeply") from None
         report = read_progress(section(inner))
-        if report is None:
-            self._idle += 1
-        else:
+        if report.committed:
             self._progress[(report.query_id, report.run_id, report.batch_id)] = report
+        else:
+            self._idle += 1
 
     # putting together
 
     def _query_tables(self, stages: dict[tuple[str, int], list[StageTotals]]) -> list[MetricTable]:
-        by_application: dict[str, list[ProgressRecord]] = {}
+        by_application: dict[str, list[Progress]] = {}
         for report in self._progress.values():
             by_application.setdefault(report.application, []).append(report)
         tables = []
@@ -215,7 +215,7 @@ class EventLog:
         return Surroundings(slots=sum(alive), executors=len(alive)) if alive else Surroundings()
 
 
-def _batch(report: ProgressRecord, stages: list[StageTotals], *, warming: bool) -> BatchSample:
+def _batch(report: Progress, stages: list[StageTotals], *, warming: bool) -> BatchSample:
     named = report.operators if len(report.operators) == len(stages) else ()
     operators = tuple(
         operator_of(named[n].name, stage, named[n].rows_in, named[n].rows_out)
@@ -223,7 +223,7 @@ def _batch(report: ProgressRecord, stages: list[StageTotals], *, warming: bool) 
         else operator_of(f"stage{n}", stage, None, None)
         for n, stage in enumerate(stages)
     )
-    working_s = sum(stage.execute_latency_s or 0.0 for stage in stages) or report.metrics.get("processing_s")
+    working_s = sum(stage.execute_latency_s or 0.0 for stage in stages) or report.add_batch_s
     return BatchSample(
         batch_id=report.batch_id,
         started_s=report.started_s,
@@ -233,7 +233,7 @@ def _batch(report: ProgressRecord, stages: list[StageTotals], *, warming: bool) 
         overhead_s=None if working_s is None else max(0.0, report.duration_s - working_s),
         backlog_rows=report.backlog_rows,
         operators=operators,
-        state_rows=report.state_rows,
+        state_rows=report.state.rows if report.state else None,
         warming=warming,
     )
 

@@ -1,4 +1,4 @@
-"""Streaming progress reports of Spark 3.x and 4.x: what a recorded one says about its batch.
+"""Streaming progress reports of Spark 3.x and 4.x, live or recorded: what one says about its batch.
 
 Seen in the wild: no `inputRowsPerSecond` on the first batch, "NaN" and "Infinity" as text, offsets that are null,
 lists, numbers, objects or JSON inside a string, `numOutputRows` of −1, idle reports with two durations, no
@@ -8,10 +8,12 @@ lists, numbers, objects or JSON inside a string, `numOutputRows` of −1, idle r
 from __future__ import annotations
 
 import contextlib
+import json
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from tidegate.domain import DriverTimes
 from tidegate.history.fields import amount, items, seconds, section, text, whole
 from tidegate.history.offsets import rows_between
 
@@ -22,12 +24,13 @@ _DURATIONS = {  # metric ← durationMs
     "wal_commit_s": "walCommit",
     "commit_offsets_s": "commitOffsets",
 }
-_ORDER, _ROWS_IN, _ROWS_OUT = "tidegate.order.", "tidegate.in.", "tidegate.out."
+IN_METRIC, OUT_METRIC, ORDER_METRIC = "tidegate.in.", "tidegate.out.", "tidegate.order."
+LATENCY_METRIC = "tidegate.latency"
 
 
 @dataclass(frozen=True, slots=True)
-class NamedOperator:
-    """An operator with the counters that Tidegate puts into a query."""
+class OperatorCount:
+    """Rows of one named operator, from the counters that `Topology` puts into the query."""
 
     name: str
     rows_in: int | None
@@ -35,8 +38,20 @@ class NamedOperator:
 
 
 @dataclass(frozen=True, slots=True)
-class ProgressRecord:
-    """One progress report of a batch that ran."""
+class StateReport:
+    """All state of a query together."""
+
+    rows: int
+    memory_bytes: int
+    commit_s: float
+    work_s: float
+    """Slot-seconds of updates, removals and commits."""
+    partitions: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One progress report."""
 
     query_id: str
     run_id: str
@@ -45,9 +60,14 @@ class ProgressRecord:
     started_s: float
     duration_s: float
     rows: int
+    committed: bool
+    """False for an idle report: no batch ran."""
     backlog_rows: int | None
-    state_rows: int | None
-    operators: tuple[NamedOperator, ...]
+    latency_sketch: str | None
+    operators: tuple[OperatorCount, ...]
+    state: StateReport | None
+    driver: DriverTimes
+    """Without the sink's time: the report does not tell it from the tasks'."""
     metrics: dict[str, float]
     """What else it says, by the catalogue's names."""
 
@@ -55,31 +75,42 @@ class ProgressRecord:
     def application(self) -> str:
         return self.name or self.query_id
 
+    @property
+    def committed_s(self) -> float:
+        return self.started_s + self.duration_s
 
-def read_progress(report: dict[str, Any]) -> ProgressRecord | None:
-    """The batch that a report tells of; None for idle reports. Raises ValueError where it is no report.
+    @property
+    def add_batch_s(self) -> float | None:
+        return self.metrics.get("processing_s")
+
+
+def parse_progress(line: str) -> Progress:
+    """A report as Spark writes it. Raises ValueError where the text is none."""
+    return read_progress(section(json.loads(line)))
+
+
+def read_progress(report: dict[str, Any]) -> Progress:
+    """What a report says. Raises ValueError where it is none.
 
     >>> report = {"id": "q", "runId": "r", "batchId": 3, "timestamp": "2026-01-01T00:00:00.000Z", "numInputRows": 7,
     ...           "durationMs": {"triggerExecution": 250, "addBatch": 200}, "sources": [{"numInputRows": 7}]}
     >>> batch = read_progress(report)
-    >>> batch.rows, batch.duration_s, batch.metrics["processing_s"]
+    >>> batch.rows, batch.duration_s, batch.add_batch_s
     (7, 0.25, 0.2)
     """
     batch_id, stamp = whole(report.get("batchId")), text(report.get("timestamp"))
     if batch_id is None or stamp is None:
-        raise ValueError("a report has a batch and a time")
+        raise ValueError("not a progress report: it has no batch or no time")
     started_s = _epoch_s(stamp)
     durations = section(report.get("durationMs"))
-    if durations and "addBatch" not in durations:
-        return None
     duration_s = seconds(durations.get("triggerExecution"))
     duration_s = seconds(report.get("batchDuration")) if duration_s is None else duration_s
     if duration_s is None:
-        raise ValueError("a report has a duration")
+        raise ValueError("not a progress report: it has no duration")
     sources = [section(source) for source in items(report.get("sources"))]
     states = [section(state) for state in items(report.get("stateOperators"))]
     observed = section(report.get("observedMetrics"))
-    return ProgressRecord(
+    return Progress(
         query_id=text(report.get("id")) or "query",
         run_id=text(report.get("runId")) or "run",
         name=text(report.get("name")),
@@ -87,9 +118,12 @@ def read_progress(report: dict[str, Any]) -> ProgressRecord | None:
         started_s=started_s,
         duration_s=duration_s,
         rows=_rows(report, sources),
+        committed=not durations or "addBatch" in durations,
         backlog_rows=_backlog(sources),
-        state_rows=whole(_sum(states, "numRowsTotal")),
+        latency_sketch=text(_first_value(observed.get(LATENCY_METRIC))),
         operators=_operators(observed),
+        state=_state(states) if states else None,
+        driver=_driver(durations),
         metrics=_metrics(report, durations, states, started_s),
     )
 
@@ -131,20 +165,48 @@ def _metrics(
     return {name: value for name, value in found.items() if value is not None}
 
 
+def _state(states: list[dict[str, Any]]) -> StateReport:
+    def total(*keys: str) -> float:
+        return sum(_sum(states, key) or 0.0 for key in keys)
+
+    return StateReport(
+        rows=int(total("numRowsTotal")),
+        memory_bytes=int(total("memoryUsedBytes")),
+        commit_s=total("commitTimeMs") / 1000,
+        work_s=total("allUpdatesTimeMs", "allRemovalsTimeMs", "commitTimeMs") / 1000,
+        partitions=whole(states[0].get("numShufflePartitions")),
+    )
+
+
+def _driver(durations: dict[str, Any]) -> DriverTimes:
+    def spent_s(*keys: str) -> float:
+        return sum(seconds(durations.get(key)) or 0.0 for key in keys)
+
+    return DriverTimes(
+        planning_s=spent_s("queryPlanning"),
+        offsets_s=spent_s("latestOffset", "getBatch"),
+        log_s=spent_s("walCommit", "commitOffsets", "commitBatch"),
+    )
+
+
 def _sum(parts: list[dict[str, Any]], key: str) -> float | None:
     known = [value for part in parts if (value := amount(part.get(key))) is not None]
     return sum(known) if known else None
 
 
-def _operators(observed: dict[str, Any]) -> tuple[NamedOperator, ...]:
-    order = next((name.removeprefix(_ORDER) for name in observed if name.startswith(_ORDER)), "")
+def _operators(observed: dict[str, Any]) -> tuple[OperatorCount, ...]:
+    """The named operators in the order of the stages; none where the query was not built with `Topology`."""
+    order = next((name.removeprefix(ORDER_METRIC) for name in observed if name.startswith(ORDER_METRIC)), "")
+
+    def count(key: str) -> int | None:
+        return whole(_first_value(observed.get(key)))
+
     return tuple(
-        NamedOperator(name, _count(observed.get(_ROWS_IN + name)), _count(observed.get(_ROWS_OUT + name)))
-        for name in order.split(",")
-        if name
+        OperatorCount(name, count(IN_METRIC + name), count(OUT_METRIC + name)) for name in order.split(",") if name
     )
 
 
-def _count(row: Any) -> int | None:
+def _first_value(row: Any) -> Any:
+    """Rows of observed metrics are objects in live reports and lists in some logs."""
     values = list(row.values()) if isinstance(row, dict) else items(row)
-    return whole(values[0]) if values else None
+    return values[0] if values else None

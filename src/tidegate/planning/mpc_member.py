@@ -48,6 +48,11 @@ class Member:
         return self.wanted_rows * self.row_s / self.period_s
 
     @property
+    def held(self) -> bool:
+        """Whether its limit leaves rows behind; one beyond all that there is does not."""
+        return self.limit is not None and self.limit < self.wanted_rows
+
+    @property
     def budget_s(self) -> float:
         """What the objective leaves for a backlog: a row waits up to a period for its batch, and then for the batch."""
         assert self.known.workload is not None

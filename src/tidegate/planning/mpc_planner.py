@@ -6,7 +6,9 @@ plans over one trigger interval, and its grants become rows per trigger:
 1. every class is granted what brings it to its set-point, the heavier first, nobody below its floor;
 2. capacity that is left goes to rows that wait, the heavier class first, until the slots are full: nothing stays idle
    while anybody waits;
-3. an application whose grant covers all its rows is not limited at all; the others are limited to their grant.
+3. an application whose grant covers all its rows is held back no further than the slots reach: where a heavier class
+   shares them, a trigger of a lighter one may take what is spare, so that the first batch of a burst, which nobody has
+   seen yet, does not fill the slots for longer than a trigger; the others are limited to their grant.
 
 A trim corrects what the model does not know (waves, the driver's own work): slots that stay idle while rows are held
 back raise it, a class that is late although it is served in full lowers it.
@@ -42,6 +44,10 @@ _IDLE = 0.97
 """Of the slots that may be filled: below it they count as idle."""
 _TRIM_STEP, _TRIM_RANGE = 0.01, (0.7, 1.3)
 _LEAST_POOL_SHARE = 0.02
+_LEAST_BOUND = 2.0
+"""Times what a trigger takes now: no bound comes closer to an application that is served in full."""
+_BOUND_CHANGE = 0.4
+"""A bound is moved only when it is off by more: it is far from what is taken, and need not be exact."""
 
 
 @dataclass(slots=True)
@@ -85,11 +91,13 @@ class MpcPlanner:
         granted = self._fill(members, grant, slots, saturation, policy)
         limits = {member.name: rows_limit(member, slots_of) for member, slots_of in zip(members, granted, strict=True)}
         account = _account(members, grant, granted, slots)
-        proposals = [
-            proposal
-            for member, slots_of in zip(members, granted, strict=True)
-            if (proposal := _admission(member, limits[member.name], float(slots_of), slots, policy)) is not None
-        ]
+        bounds = _bounds(members, granted, slots)
+        proposals = []
+        for member, slots_of in zip(members, granted, strict=True):
+            limit = limits[member.name]
+            bounded = limit is None and bounds.get(member.name)
+            asked = _bound(member, bounded) if bounded else _admission(member, limit, float(slots_of), slots, policy)
+            proposals += [asked] if asked else []
         proposals += self._shares(members, granted, limits, slots, policy)
         reasons = [Reason("short" if any(limits.values()) else "hold-fits", account)]
         reasons += [saturation.reason] if saturation.reason else []
@@ -191,14 +199,14 @@ class MpcPlanner:
 
     def _correct(self, now_s: float, members: list[Member], slots: int, period_s: float, policy: Policy) -> None:
         """Trim the capacity that is given away by what came of the last grants."""
-        memory, limited = self._memory, [member for member in members if member.limit is not None]
-        if not limited:
+        memory, held = self._memory, [member for member in members if member.held]
+        if not held:
             memory.trim += (1.0 - memory.trim) * _TRIM_STEP
             return
-        heaviest_held = max(member.weight for member in limited)
+        heaviest_held = max(member.weight for member in held)
         window_s = _BUSY_PERIODS * max(period_s, 5.0)
         busy = sum(busy_s for at_s, busy_s in memory.busy if at_s > now_s - window_s) / (slots * window_s)
-        if any(member.late for member in members if member.limit is None and member.weight > heaviest_held):
+        if any(member.late for member in members if not member.held and member.weight > heaviest_held):
             memory.trim -= _TRIM_STEP
         elif busy < _IDLE * min(policy.predictive.fill, 1.0):
             memory.trim += _TRIM_STEP
@@ -268,6 +276,25 @@ def _admission(member: Member, limit: int | None, slots_of: float, slots: int, p
         f"{slots_of:.2f} of {slots} slots; {member.backlog_rows:.0f} wait, {response_text(member, slots_of)}"
     )
     return Proposal(SetAdmission(member.name, limit), Reason("hold-back", text))
+
+
+def _bounds(members: list[Member], granted: Floats, slots: int) -> dict[str, int]:
+    """Rows that a trigger may take at most, of those whom a heavier class shares the slots with."""
+    heaviest = max(member.weight for member in members)
+    lighter = [member for member in members if member.gated and member.weight < heaviest]
+    spare = max(0.0, slots - float(granted.sum())) / max(len(lighter), 1)
+    return {
+        member.name: max(1, int(max(_LEAST_BOUND * rows, rows + spare * member.period_s / member.row_s)))
+        for member in lighter
+        for rows in [member.wanted_rows]
+    }
+
+
+def _bound(member: Member, limit: int) -> Proposal | None:
+    if member.limit is not None and abs(limit - member.limit) <= _BOUND_CHANGE * member.limit:
+        return None
+    text = f"{member.name} ({member.group}): its {member.wanted_rows:.0f} rows fit; a burst may take {limit} at once"
+    return Proposal(SetAdmission(member.name, limit), Reason("bound-burst", text))
 
 
 def _account(members: list[Member], grant: Grant, granted: Floats, slots: int) -> str:

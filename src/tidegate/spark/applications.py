@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidegate.domain import ApplicationSample, BatchSample, OperatorSample
+from tidegate.history.progress import OperatorCount, Progress, StateReport, parse_progress
 from tidegate.spark.latency import latency_sample
 from tidegate.spark.plan import operators_of_plan
-from tidegate.spark.progress import OperatorCount, Progress, StateReport, parse_progress
 from tidegate.spark.stages import StageBook
 from tidegate.spark.watcher import ActiveQuery, Look, StageSample, Watcher
 
@@ -78,7 +78,7 @@ class ApplicationBook:
                 continue
             # A query may start, report and end between two looks.
             run = self._runs.setdefault(progress.run_id, _unseen_run(progress))
-            run.last_progress_s = progress.started_s + progress.duration_s
+            run.last_progress_s = progress.committed_s
             if progress.committed:
                 run.first_batch = progress.batch_id if run.first_batch is None else run.first_batch
                 run.waiting.append((progress, 0))
@@ -122,9 +122,8 @@ def _batch(run: _Run, progress: Progress, stages: list[StageSample]) -> BatchSam
     if progress.add_batch_s is not None:
         if overhead_s is None:
             overhead_s = max(0.0, progress.duration_s - progress.add_batch_s)
-        elif driver is not None:  # what is no task inside of addBatch is the sink's
+        else:  # what is no task inside of addBatch is the sink's
             driver = replace(driver, sink_s=max(0.0, progress.add_batch_s - working_s))
-    committed_s = progress.started_s + progress.duration_s
     return BatchSample(
         batch_id=progress.batch_id,
         started_s=progress.started_s,
@@ -133,7 +132,7 @@ def _batch(run: _Run, progress: Progress, stages: list[StageSample]) -> BatchSam
         busy_s=sum(stage.busy_s for stage in stages) if stages else None,
         overhead_s=overhead_s,
         backlog_rows=progress.backlog_rows,
-        latency=latency_sample(progress.latency_sketch, committed_s) if progress.latency_sketch else None,
+        latency=latency_sample(progress.latency_sketch, progress.committed_s) if progress.latency_sketch else None,
         operators=_operators(run, progress, stages),
         state_rows=progress.state.rows if progress.state else None,
         driver=driver,

@@ -1,4 +1,4 @@
-"""A real Spark cluster inside one machine: a driver, and executors that are processes of their own."""
+"""Spark inside one machine: a driver with executors that are processes of their own, or all in one process."""
 
 from __future__ import annotations
 
@@ -12,10 +12,22 @@ from tidegate.domain import EnvironmentUnfit
 from tidegate.spark.executors import request_executors
 from tidegate.spark.java import require_java
 
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 # The first-tier compiler and the serial collector cut the CPU of small batches by a third; the deep plans of
 # streaming queries want a larger stack with them.
-_DRIVER_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss4m"
-_EXECUTOR_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss4m"
+_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss4m"
+_SETTINGS = {
+    "spark.driver.extraJavaOptions": _JAVA,
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
+    "spark.locality.wait": "0s",
+    "spark.python.daemon.module": "tidegate.spark.warm_daemon",
+}
 
 
 def embedded_session(
@@ -30,34 +42,29 @@ def embedded_session(
 
     Standalone starts all it can at first; a pool keeper, or `settle_executors`, brings them down to the target.
     """
-    require_java()
-    # Without this the workers pick the system's Python and fail much later.
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    builder = (
-        SparkSession.builder.appName(name)
-        .master(f"local-cluster[{most_executors},{slots},{memory_mb}]")
-        .config("spark.executor.memory", f"{memory_mb}m")
-        .config("spark.driver.extraJavaOptions", _DRIVER_JAVA)
-        .config("spark.executor.extraJavaOptions", _EXECUTOR_JAVA)
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.log.level", "ERROR")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.streaming.stateStore.providerClass", ROCKSDB)
-        .config("spark.locality.wait", "0s")
-        .config("spark.python.daemon.module", "tidegate.spark.warm_daemon")
-    )
-    for key, value in (settings or {}).items():
-        builder = builder.config(key, value)
-    spark = start_session(builder)
+    own = {"spark.executor.memory": f"{memory_mb}m", "spark.executor.extraJavaOptions": _JAVA}
+    spark = _session(name, f"local-cluster[{most_executors},{slots},{memory_mb}]", {**own, **(settings or {})})
     request_executors(spark.sparkContext, executors)
     return spark
 
 
-ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+def local_session(
+    name: str, slots: int, memory_mb: int, settings: Mapping[str, str] | None = None, master: str | None = None
+) -> SparkSession:
+    """Spark in one small JVM, one of several on a machine; or its driver, where a master is given."""
+    own = {"spark.driver.memory": f"{memory_mb}m"}
+    return _session(name, master or f"local[{slots}]", {**own, **(settings or {})})
+
+
+def _session(name: str, master: str, settings: Mapping[str, str]) -> SparkSession:
+    require_java()
+    # Without this the workers pick the system's Python and fail much later.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(name).master(master)
+    for key, value in {**_SETTINGS, **settings}.items():
+        builder = builder.config(key, value)
+    return start_session(builder)
 
 
 def start_session(builder: SparkSession.Builder) -> SparkSession:

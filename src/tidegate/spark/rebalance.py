@@ -23,8 +23,8 @@ from pyspark.sql.streaming import StreamingQuery
 
 from tidegate.domain import TidegateError
 from tidegate.domain.codec import from_json, to_json
+from tidegate.history.progress import parse_progress
 from tidegate.spark.checkpoint import Checkpoint
-from tidegate.spark.progress import parse_progress
 from tidegate.spark.settings import Settings
 from tidegate.spark.statedigest import state_digests
 
@@ -290,7 +290,7 @@ def _first_commit_s(query: StreamingQuery) -> float | None:
 def _commits_s(query: StreamingQuery) -> list[float]:
     """When the batches that this run still remembers were committed."""
     reports = (parse_progress(report.json) for report in query.recentProgress)
-    return [report.started_s + report.duration_s for report in reports if report.committed]
+    return [report.committed_s for report in reports if report.committed]
 
 
 def _first_line(error: object) -> str:

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tidegate.domain import InvalidInput
-from tidegate.spark.progress import IN_METRIC, LATENCY_METRIC, ORDER_METRIC, OUT_METRIC
+from tidegate.history.progress import IN_METRIC, LATENCY_METRIC, ORDER_METRIC, OUT_METRIC
 from tidegate.spark.settings import Settings
 
 Body = Callable[[DataFrame], DataFrame]
