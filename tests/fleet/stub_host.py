@@ -22,6 +22,7 @@ from tidegate.fleet.folder import FleetFolder
 from tidegate.fleet.protocol import read_token
 from tidegate.fleet.state import ApplicationSpec, HostSpec
 from tidegate.fleet.tenant import Figures
+from tidegate.monitor.measurement import MeasurementPlan
 
 BATCH_S = 0.05
 
@@ -61,16 +62,24 @@ class StubQuery:
 class StubRunner:
     def __init__(self, root: Path) -> None:
         self._root = root
+        self._plan = MeasurementPlan(1.0, ())
 
     def start(self, spec: ApplicationSpec, checkpoint: Path, gate: Path, tasks: Mapping[str, int]) -> StubQuery:
         return StubQuery(spec, checkpoint)
 
     def figures(self, application: str) -> Figures:
-        """Its load is what the test has written down."""
+        """Its load is what the test has written down, and all that is asked for measures one."""
+        measured = {
+            f"{operator}.{metric}" if operator else metric: 1.0 for operator, metric in self._plan.asked_of(application)
+        }
         try:
-            return Figures(load_slots=float((self._root / f"{application}.load").read_text()))
+            load_slots = float((self._root / f"{application}.load").read_text())
         except (OSError, ValueError):
-            return Figures()
+            load_slots = None
+        return Figures(load_slots=load_slots, measured=measured)
+
+    def measure(self, plan: MeasurementPlan) -> None:
+        self._plan = plan
 
     def operator(self, application: str, operator: str) -> None:
         return None

@@ -12,9 +12,11 @@ import pytest
 
 from tests.fleet.conftest import LEASE_S, StubFleet, wait_for
 from tidegate.experiments.wire import Wire
+from tidegate.fleet.config import FleetConfig
 from tidegate.fleet.look import Lookout
 from tidegate.fleet.protocol import read_token
 from tidegate.fleet.registry import Registry
+from tidegate.fleet.report import fleet_report
 
 pytestmark = pytest.mark.slow
 
@@ -70,6 +72,23 @@ def test_applications_are_placed_at_home_moved_and_ended_and_hosts_end_in_good_o
     assert record is not None
     assert record.released
     assert set(fleet.registry.applications()) == {"a", "c"}, "they run again when the fleet comes up"
+
+
+def test_hosts_measure_what_the_fleets_tables_ask_for(fleet: StubFleet) -> None:
+    table = [{"metric": "execute_latency_s", "operator": "count", "bound": 2}]
+    fleet.config = FleetConfig.model_validate(
+        {**fleet.config.model_dump(), "applications": {"a": {"qos_table": table}}}
+    )
+    fleet.begin()
+    fleet.submit("a", "east")
+    fleet.submit("b", "west")
+
+    def measured() -> list[dict[str, object]]:
+        return [row for row in fleet_report(fleet.folder, fleet.registry)["measured"] if row["mean"] is not None]
+
+    objective = "count.execute_latency_s at most 2 for 99 % of 60 s"
+    expected = {"application": "a", "host": "east-1", "objective": objective, "mean": 1.0}
+    assert wait_for(measured, "the host's measurement") == [expected]
 
 
 def test_a_killed_host_and_a_hung_agent_are_replaced_and_nothing_runs_twice(fleet: StubFleet) -> None:

@@ -9,10 +9,12 @@ from typing import Any, cast
 import pytest
 
 from tidegate.domain import ApplicationSample, BatchSample, InvalidInput, LatencySample, OperatorSample
+from tidegate.domain.policy import Policy
 from tidegate.fleet.figures import ApplicationFigures
 from tidegate.fleet.host import SparkQuery
 from tidegate.fleet.recipe import load_build
 from tidegate.fleet.state import ApplicationSpec
+from tidegate.monitor.measurement import plan_measurements
 from tidegate.spark.queries import RestartableQuery
 from tidegate.spark.settings import Settings
 
@@ -124,3 +126,18 @@ def test_figures_are_sums_over_a_window() -> None:
     assert rescaled is not None
     assert (rescaled.replicas, rescaled.utilisation) == (2, pytest.approx(0.25)), "only batches of the new size count"
     assert figures.summary(300.0).load_slots is None, "old batches say nothing about now"
+
+
+def test_what_the_plan_asks_for_is_measured_over_the_window_and_nothing_else() -> None:
+    table = [{"metric": "busy_s", "operator": "lookup", "bound": 5}, {"metric": "batch_duration_s", "bound": 3}]
+    policy = Policy.model_validate({"applications": {"a": {"qos_table": table}}})
+    plan = plan_measurements(policy, {"a": ["here"], "b": ["there"]}).for_host("here")
+    assert plan.asked_of("b") == ()
+    figures = ApplicationFigures(0.0, asked=plan.asked_of("a"))
+    for number in range(7):
+        sample = ApplicationSample("a", (batch(number, 100.0 + 5 * number, 50, float(number)),), 107.0, 5.0)
+        figures.take(sample, 102.0 + 5 * number)
+    # The window of 20 s holds the batches committed from 112 s to 132 s.
+    assert figures.summary(132.0).measured == {"batch_duration_s": 2.0, "lookup.busy_s": 4.0}
+    figures.asked = ()
+    assert figures.summary(132.0).measured == {}

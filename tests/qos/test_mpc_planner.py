@@ -11,12 +11,22 @@ from tests.core.worlds import application, batch, pool
 from tidegate.control.controller import Controller
 from tidegate.control.journal import MemoryJournal
 from tidegate.control.runner import Runner
-from tidegate.domain import ArrivalSample, Decision, LatencySample, Mode, Reason, SetAdmission, SetShare
+from tidegate.domain import (
+    ArrivalSample,
+    Decision,
+    HostSample,
+    HostSignal,
+    LatencySample,
+    Mode,
+    Reason,
+    RebalanceReport,
+    SetAdmission,
+    SetShare,
+)
 from tidegate.domain.codec import from_json, to_json
 from tidegate.domain.cost import Cost
 from tidegate.domain.policy import Policy
 from tidegate.load.profile import Burst, Constant
-from tidegate.monitor.saturation import HostSignal
 from tidegate.monitor.workload import Workload
 from tidegate.planning.mpc_planner import MpcMemory, MpcPlanner
 from tidegate.planning.planner import Known, Plan, Situation
@@ -45,8 +55,9 @@ def known(name: str, rate: float, pending: float = 0.0, row_s: float = 0.01, **c
 def plan(
     *applications: Known, memory: MpcMemory | None = None, signal: HostSignal | None = None, time_s: float = 1e3
 ) -> Plan:
-    situation = Situation(time_s, tuple(applications), pool(1, slots=2), POLICY)
-    return MpcPlanner(memory or MpcMemory()).plan(situation, signal)
+    hosts = (HostSample("here", 2, None, signal=signal),)
+    situation = Situation(time_s, tuple(applications), pool(1, slots=2), POLICY, hosts)
+    return MpcPlanner(memory or MpcMemory()).plan(situation)
 
 
 def limits(decided: Plan) -> dict[str, int | None]:
@@ -115,6 +126,28 @@ def test_sources_without_a_gate_are_reckoned_with_and_not_limited() -> None:
     assert set(held) == {"q3-1"}
 
 
+def test_a_limit_that_takes_a_restart_is_asked_for_when_it_pays() -> None:
+    memory = MpcMemory()
+
+    def asked(
+        time_s: float, limit: int | None, pending: float, **changes: Any
+    ) -> tuple[dict[str, int | None], list[str]]:
+        files = known("q3-0", 300, pending=pending, gated=False, limited=True, admission_rows=limit, **changes)
+        decided = plan(known("q1-0", 100), files, memory=memory, time_s=time_s)
+        return limits(decided), [str(reason) for reason in decided.reasons if reason.code == "hold-restart"]
+
+    assert asked(1000, None, 6000) == ({"q3-0": pytest.approx(500, abs=5)}, [])
+    # Its pause was 4 s: the next restart pays 80 s later, and only where the limit differs enough.
+    pause = RebalanceReport(True, 4.0)
+    assert asked(1010, 1500, 6000, rebalance=pause)[1] == ["q3-0: the last restart was 10 s ago; one in 80 s pays"]
+    assert "close enough" in asked(1200, 600, 6000)[1][0]
+    assert asked(1300, 1500, 6000) == ({"q3-0": pytest.approx(500, abs=50)}, [])
+
+
+def test_a_source_that_needs_a_restart_gets_no_standing_bound() -> None:
+    assert not limits(plan(known("q1-0", 50), known("q3-0", 50, gated=False, limited=True)))
+
+
 def test_shares_follow_importance_and_are_asked_for_once() -> None:
     memory = MpcMemory()
     seen = (known("q1-0", 50), known("q2-0", 50), known("q3-0", 300, pending=6000))
@@ -128,7 +161,7 @@ def test_a_saturated_host_gives_less_away_and_says_so() -> None:
     memory = MpcMemory()
     seen = (known("q1-0", 50), known("q3-0", 300, pending=6000))
     calm = limits(plan(*seen, memory=memory, signal=HostSignal("pressure", cpu_pressure=0.1)))
-    slow = (known("q1-0", 50, row_s=0.013), known("q3-0", 300, pending=6000, row_s=0.013))
+    slow = (known("q1-0", 50, row_s=0.016), known("q3-0", 300, pending=6000, row_s=0.016))
     for _ in range(4):
         decided = plan(*slow, memory=memory, signal=HostSignal("pressure", cpu_pressure=0.9))
     assert any(reason.code == "saturated" for reason in decided.reasons)

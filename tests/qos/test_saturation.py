@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tidegate.control.probes import NoProbe, PerfProbe, PressureProbe, ResctrlProbe, choose_probe
-from tidegate.monitor.saturation import HostSignal, SaturationMemory, judge
+from tidegate.domain import HostSignal
+from tidegate.monitor.saturation import SaturationMemory, judge
 
 
 def learned(**changes: float) -> SaturationMemory:
@@ -38,7 +39,7 @@ def test_neither_busy_memory_nor_dear_rows_alone_are_saturation() -> None:
 @pytest.mark.parametrize(
     ("signal", "capped"),
     [
-        (HostSignal("pressure", cpu_pressure=0.8), True),
+        (HostSignal("pressure", cpu_pressure=0.8), False),
         (HostSignal("pressure", memory_pressure=0.3), True),
         (HostSignal("pressure", cpu_pressure=0.2, memory_pressure=0.0), False),
         (None, False),
@@ -50,6 +51,12 @@ def test_pressure_stands_in_where_bandwidth_is_unknown(signal: HostSignal | None
 
 def test_without_a_reading_only_much_slower_rows_count() -> None:
     assert judge(learned(), {"app": (0.009, 100.0)}, None).cap < 1
+
+
+def test_a_wait_for_processors_counts_with_much_slower_rows_only() -> None:
+    signal = HostSignal("pressure", cpu_pressure=0.8)
+    assert judge(learned(), {"app": (0.007, 100.0)}, signal).cap == 1
+    assert judge(learned(), {"app": (0.009, 100.0)}, signal).cap < 1
 
 
 def test_the_cap_has_an_end_and_gone_applications_are_forgotten() -> None:

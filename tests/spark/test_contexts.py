@@ -77,14 +77,15 @@ def test_a_local_master_is_watched_and_not_scaled(tmp_path: Path) -> None:
             if last and last.observation.applications and last.observation.applications[0].last_progress_s:
                 break
             time.sleep(0.2)
-        print("seen:", last.observation.applications[0].name, "scalable:", last.observation.pool.scalable)
+        pool = last.observation.pool
+        print("seen:", last.observation.applications[0].name, "scalable:", pool.scalable, "slots:", pool.slots)
         spark.stop()
         time.sleep(1)
         print("failure:", gate.failure)
         """,
         tmp_path,
     )
-    assert "seen: q scalable: False" in done.stdout, done.stderr[-2000:]
+    assert "seen: q scalable: False slots: 2" in done.stdout, done.stderr[-2000:]
     assert "failure: None" in done.stdout, "a stopped context is an end, not a failure"
 
 

@@ -79,6 +79,41 @@ def test_parallelism_changes_by_a_restart_and_no_row_is_lost_or_doubled(spark: S
     assert (check.rows_out, check.rows_lost, check.rows_doubled) == (rows, 0, 0)
 
 
+def test_a_file_source_is_limited_through_restarts_and_freed_when_control_ends(
+    spark: SparkSession, gate: Gate, tmp_path: Path
+) -> None:
+    folder = tmp_path / "lines"
+    folder.mkdir()
+
+    def add_files(first: int, count: int) -> None:
+        for number in range(first, first + count):
+            (tmp_path / "new").write_text("".join(f"{number} {row}\n" for row in range(10)))
+            (tmp_path / "new").rename(folder / f"{number:04}.txt")
+
+    def build(session: SparkSession, settings: Settings) -> DataStreamWriter:
+        lines = session.readStream.format("text").options(**settings.limit("file", rows_per_file=10)).load(str(folder))
+        writer = lines.writeStream.format("noop").option("checkpointLocation", settings.checkpoint)
+        return writer.trigger(processingTime="300 milliseconds")
+
+    add_files(0, 9)
+    query = gate.start("files", build)
+    wait_for(lambda: any(batch.rows == 90 for batch in batches(gate, "files")), "a batch with all files")
+    assert "through a restart" in next(str(one) for one in gate.capabilities() if "files" in one.actuator)
+    assert apply(gate, SetAdmission("files", 20)).actions[0].outcome is Outcome.UNDER_WAY
+    assert wait_for(lambda: rebalances(gate, "files"), "the report of the restart")[0].done
+    add_files(9, 6)
+    wait_for(lambda: sum(batch.rows for batch in batches(gate, "files")) == 150, "all files")
+    assert max(batch.rows for batch in batches(gate, "files")[1:]) == 20
+    assert samples(gate, "files")[-1].admission_rows == 20
+    gate.stop()
+    assert query.settings.rows_per_trigger is None
+    add_files(15, 5)
+    wait_for(
+        lambda: any(report["numInputRows"] >= 30 for report in query.query.recentProgress), "a batch without limit"
+    )
+    query.query.stop()
+
+
 def test_settings_that_do_not_start_are_rolled_back(spark: SparkSession, gate: Gate) -> None:
     def build(session: SparkSession, settings: Settings) -> DataStreamWriter:
         lines = session.readStream.format("tidegate").option("load", "50").option("gate", settings.gate).load()

@@ -120,6 +120,8 @@ def status(folder: Folder = _DEFAULT_FOLDER, json: output.Json = False) -> None:
     _show(report["hosts"], ("host", "region", "slots", "state", "address", "note"))
     columns = ("application", "region", "host", "phase", "epoch", "busy_slots", "latency_p99_s", "objective_s", "note")
     _show(report["applications"], columns)
+    if report["measured"]:
+        _show(report["measured"], ("application", "host", "objective", "mean"))
     for title in ("managers", "tokens"):
         if report[title]:
             _show([{title: name, "": said} for name, said in report[title].items()], (title, ""))

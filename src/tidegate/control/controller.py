@@ -33,7 +33,7 @@ class Controller:
         """Monitor, plan, guard, and say what would do where nothing can be done."""
         self.knowledge.step += 1
         known, abnormal = self._known(observation)
-        situation = Situation(observation.time_s, known, observation.pool, self.policy)
+        situation = Situation(observation.time_s, known, observation.pool, self.policy, observation.hosts)
         plan = self._planner.plan(situation)
         context = GuardContext(observation.time_s, observation.pool, self.policy, self.knowledge.guards)
         actions, held = guard(plan.proposals, context)

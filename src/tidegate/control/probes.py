@@ -12,7 +12,7 @@ import subprocess
 from pathlib import Path
 from typing import Protocol
 
-from tidegate.monitor.saturation import HostSignal
+from tidegate.domain import HostSignal
 
 _CACHE_LINE_BYTES = 64
 _PERF_SAMPLE_S = 0.05

@@ -23,7 +23,7 @@ class ScaleExecutors:
 
 @dataclass(frozen=True, slots=True)
 class SetAdmission:
-    """Let a trigger of `application` take at most so many rows, without a restart; None lifts the limit."""
+    """Let a trigger of `application` take at most so many rows, or all there are; a restart where it has no gate."""
 
     application: str
     rows_per_trigger: int | None

@@ -142,10 +142,12 @@ class ApplicationSample:
     bounded: bool = False
     """Ends by itself (AvailableNow): it has a finish, not a latency objective."""
     admission_rows: int | None = None
-    """Rows a trigger may take; None where there is no limit or no gate."""
+    """Rows a trigger may take; None where there is no limit."""
     arrival: ArrivalSample | None = None
     gated: bool = False
     """Its source takes a new admission limit without a restart."""
+    limited: bool = False
+    """Its source takes a new admission limit through a restart."""
     restartable: bool = False
     rebalancing: bool = False
     """A restart is under way: what is seen of it now says nothing about its load."""
@@ -191,6 +193,18 @@ class ExecutorPool:
 
 
 @dataclass(frozen=True, slots=True)
+class HostSignal:
+    """What a probe has read; unknown is None."""
+
+    source: str
+    """Who read it: resctrl, perf or pressure."""
+    bandwidth_bytes_per_s: float | None = None
+    cpu_pressure: float | None = None
+    """Share of time in which some process waited for a CPU."""
+    memory_pressure: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class HostSample:
     """One machine."""
 
@@ -202,6 +216,8 @@ class HostSample:
     """Share of the last ten seconds in which some process waited for a CPU (pressure stall information)."""
     memory_bytes: int | None = None
     memory_free_bytes: int | None = None
+    signal: HostSignal | None = None
+    """What a probe of its memory says, where the work is done on it."""
 
 
 @dataclass(frozen=True, slots=True)

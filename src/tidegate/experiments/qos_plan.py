@@ -171,7 +171,7 @@ def recorded_rides() -> tuple[str | None, str | None]:
 
 
 def shared_session(name: str) -> SparkSession:
-    """One executor with two slots for all classes: a pool that the planner can see, unlike a local master's."""
+    """One executor with two slots for all classes."""
     return embedded_session(name, executors=1, most_executors=1, slots=SLOTS, memory_mb=1536, settings=_SETTINGS)
 
 

@@ -42,7 +42,7 @@ from tidegate.domain.codec import from_json
 from tidegate.experiments.qos_classes import QosRun, read_rows
 from tidegate.experiments.qos_plan import APPLICATIONS, CLASSES, PLANS, SLOTS, WEIGHTS, policy
 from tidegate.spark.admission import Admission, write_admission
-from tidegate.spark.hosts import this_host
+from tidegate.spark.hosts import HostWatch
 from tidegate.spark.shares import ProcessGroups
 
 RUNS = ("equal", "weights", "tidegate")
@@ -105,6 +105,7 @@ class HostCluster:
         self._workers = workers
         self._stores = stores
         self._groups = groups
+        self._host = HostWatch(works_here=True)
         self._latest: dict[str, ApplicationSample] = {}
 
     def observe(self) -> Observation:
@@ -119,7 +120,7 @@ class HostCluster:
         for name, sample in self._latest.items():
             fresh.setdefault(name, replace(sample, batches=()))
         self._latest = fresh
-        host = this_host()
+        host = self._host.sample()
         pool = ExecutorPool((ExecutorSample(host.name, host.name, SLOTS, 0, 0.0),), 1, SLOTS, scalable=False)
         return Observation(time.time(), tuple(fresh.values()), pool, (host,))
 

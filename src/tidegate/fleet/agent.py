@@ -20,6 +20,7 @@ from tidegate.fleet.protocol import Body, read_token
 from tidegate.fleet.state import AgentStatus, Assigned, HostCard, HostSpec, RegionWish
 from tidegate.fleet.tenant import QueryRunner, Tenant
 from tidegate.fleet.watchdog import Handle
+from tidegate.monitor.measurement import MeasurementPlan
 
 logger = logging.getLogger("tidegate")
 
@@ -168,6 +169,8 @@ class Agent:
             return {"status": to_json(self.status(drain=bool(fields.get("drain"))))}
         if kind == "desire":
             self.desire(int(fields["generation"]), tuple(from_json(Assigned, text) for text in fields["applications"]))
+            if "measure" in fields:
+                self._runner.measure(from_json(MeasurementPlan, str(fields["measure"])))
             if self.managers is not None:
                 self.managers.take([str(text) for text in fields.get("messages", [])])
             return {}
@@ -177,6 +180,13 @@ class Agent:
         raise InvalidInput(f"unknown question {kind!r}")
 
 
-def desire_fields(generation: int, assigned: list[Assigned], messages: list[str]) -> Body:
+def desire_fields(
+    generation: int, assigned: list[Assigned], messages: list[str], measure: MeasurementPlan | None = None
+) -> Body:
     """The fields of a `desire`."""
-    return {"generation": generation, "applications": [to_json(each) for each in assigned], "messages": messages}
+    fields: Body = {
+        "generation": generation,
+        "applications": [to_json(each) for each in assigned],
+        "messages": messages,
+    }
+    return fields if measure is None else {**fields, "measure": to_json(measure)}

@@ -12,6 +12,7 @@ import time
 from typing import Protocol
 
 from tidegate.domain import TidegateError
+from tidegate.domain.policy import Policy
 from tidegate.fleet.agent import desire_fields
 from tidegate.fleet.assigning import Assigner, tenancies, wishes
 from tidegate.fleet.config import FleetConfig
@@ -24,6 +25,7 @@ from tidegate.fleet.provider import Provider
 from tidegate.fleet.registry import Registry
 from tidegate.fleet.state import Assigned, Phase
 from tidegate.fleet.steady import steady_s
+from tidegate.monitor.measurement import plan_measurements
 
 logger = logging.getLogger("tidegate")
 
@@ -152,7 +154,7 @@ class Centre:
                 self._registry.note("application-recovered", application, f"on {host} after {took_s:.1f} s")
 
     def _tell(self, states: dict[str, HostState], glances: dict[str, Glance], answers: dict[str, list[str]]) -> None:
-        """Every host hears, in every step, all that it should run."""
+        """Every host hears, in every step, all that it should run and what it should measure of it."""
         assert self._generation is not None
         by_host: dict[str, list[Assigned]] = {name: [] for name in states}
         for name, app in self._registry.applications().items():
@@ -162,12 +164,16 @@ class Centre:
         if told != self._told:
             self._generation = self._registry.next_generation()
             self._told = told
+        policy = Policy(interval_s=self._config.timing.measure_s, applications=self._config.applications)
+        placement = {each.spec.name: [host] for host, assigned in by_host.items() for each in assigned}
+        measurements = plan_measurements(policy, placement)
         for name, assigned in by_host.items():
             glance = glances.get(name)
             if glance is None or glance.status is None:
                 continue
             try:
-                fields = desire_fields(self._generation, assigned, answers.get(name, []))
+                messages, measure = answers.get(name, []), measurements.for_host(name)
+                fields = desire_fields(self._generation, assigned, messages, measure)
                 self._lookout.client(glance.card).ask("desire", fields)
             except TidegateError as error:
                 logger.info("%s was not told: %s", name, error)

@@ -9,6 +9,7 @@ import yaml
 from pydantic import Field, ValidationError
 
 from tidegate.domain import InvalidInput
+from tidegate.domain.policy import ApplicationRule
 from tidegate.domain.section import PositiveSeconds, Seconds, Section, Share
 from tidegate.fleet.folder import FleetFolder, replace_file
 
@@ -45,6 +46,7 @@ class TimingRule(Section):
     """How quickly things are noticed."""
 
     poll_s: PositiveSeconds = Field(1.0, description="The centre's step.")
+    measure_s: PositiveSeconds = Field(1.0, description="Every host measures its applications once in so long.")
     lease_s: PositiveSeconds = Field(8.0, description="A lost host's applications wait a quarter longer than this.")
     lost_after_s: PositiveSeconds = Field(5.0, description="Without an answer for so long a host counts as away.")
     start_limit_s: PositiveSeconds = Field(90.0, description="A host that does not answer by then is given up.")
@@ -53,7 +55,7 @@ class TimingRule(Section):
 
 
 class ManagerRule(Section):
-    """How the managers behave; see docs/managers.md."""
+    """How the managers behave; see docs/fleet.md."""
 
     period_s: PositiveSeconds = Field(5.0, description="Between two steps of a manager.")
     silence_s: PositiveSeconds = Field(15.0, description="The centre counts as away after so long without a word.")
@@ -75,6 +77,10 @@ class FleetConfig(Section):
     scheduler: str = Field("tidegate", description="Who places applications; one of `tidegate schedule`'s.")
     fill: Share = Field(0.8, description="Share of a host's slots that placement gives away.")
     managers: ManagerRule = Field(default_factory=ManagerRule)
+    applications: dict[str, ApplicationRule] = Field(
+        default_factory=dict,
+        description="QoS tables and graphs, as in a policy: what hosts measure beyond the usual.",
+    )
 
 
 def load_config(path: Path | None) -> FleetConfig:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tidegate.domain import ApplicationSample, BatchSample
 from tidegate.fleet.tenant import Figures
+from tidegate.monitor.measurement import Before, Readings, read_batch
 
 _WINDOW_S = 20.0
 _WINDOW_TRIGGERS = 3.0
@@ -33,6 +34,10 @@ class ApplicationFigures:
     batches: deque[BatchSample] = field(default_factory=deque)
     rows_done: int = 0
     arrived: deque[tuple[float, int]] = field(default_factory=deque)
+    asked: tuple[tuple[str | None, str], ...] = ()
+    """What the measurement plan asks for, by operator and metric."""
+    before: Before | None = None
+    readings: deque[tuple[float, Readings]] = field(default_factory=deque)
 
     def take(self, sample: ApplicationSample, now_s: float) -> None:
         """Take in one observation."""
@@ -41,6 +46,9 @@ class ApplicationFigures:
             self.rows_done += batch.rows
             if batch.rows:
                 self.batches.append(batch)
+            if self.asked:
+                self.readings.append((batch.committed_s, read_batch(batch, self.before, self.asked)))
+            self.before = Before(batch.started_s, batch.committed_s, batch.backlog_rows or 0)
         if sample.arrival is not None:
             self.arrived.append((sample.arrival.time_s, sample.arrival.arrived_rows))
         # One batch more than the window is kept: a slow one may have begun before it.
@@ -48,6 +56,8 @@ class ApplicationFigures:
             self.batches.popleft()
         while len(self.arrived) > 2 and self.arrived[1][0] < now_s - self.window_s:
             self.arrived.popleft()
+        while self.readings and self.readings[0][0] < now_s - self.window_s:
+            self.readings.popleft()
 
     @property
     def window_s(self) -> float:
@@ -67,6 +77,7 @@ class ApplicationFigures:
             latency_p99_s=max(latencies, default=None),
             rows_done=self.rows_done,
             parallelism={operator.name: operator.parallelism for operator in operators},
+            measured=self._measured(),
         )
 
     def operator(self, name: str, now_s: float) -> OperatorFigures | None:
@@ -87,6 +98,15 @@ class ApplicationFigures:
             min(1.0, busy_s / (replicas * span_s)),
             busy_s / rows if rows else None,
         )
+
+    def _measured(self) -> dict[str, float]:
+        """Means over the window of what the plan asks for; what nobody asks for any more is left out."""
+        found = {}
+        for operator, metric in self.asked:
+            values = [readings[operator, metric] for _, readings in self.readings if (operator, metric) in readings]
+            if values:
+                found[f"{operator}.{metric}" if operator else metric] = round(sum(values) / len(values), 6)
+        return found
 
     def _arrival_rows_per_s(self, rows: int, span_s: float) -> float:
         """From the source itself where it tells: rows that wait have arrived as well."""

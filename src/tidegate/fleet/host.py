@@ -23,6 +23,7 @@ from tidegate.fleet.protocol import read_token
 from tidegate.fleet.recipe import load_build
 from tidegate.fleet.state import ApplicationSpec, HostSpec
 from tidegate.fleet.tenant import Figures
+from tidegate.monitor.measurement import MeasurementPlan
 from tidegate.spark.cluster import SparkCluster
 from tidegate.spark.embedded import local_session
 from tidegate.spark.queries import RestartableQuery
@@ -83,6 +84,7 @@ class SparkQueries:
         self._lock = threading.Lock()  # building a query sets the session's configuration: one at a time
         self._figures: dict[str, ApplicationFigures] = {}
         self._handles: dict[str, SparkQuery] = {}
+        self._plan = MeasurementPlan(_OBSERVE_S, ())
         threading.Thread(target=self._observe, name="tidegate-observe", daemon=True).start()
 
     def start(self, spec: ApplicationSpec, checkpoint: Path, gate: Path, tasks: Mapping[str, int]) -> SparkQuery:
@@ -91,13 +93,19 @@ class SparkQueries:
         with self._lock:
             query = RestartableQuery(self._spark, build, settings)
             self._cluster.restartable[spec.name] = query
-            self._figures[spec.name] = ApplicationFigures(time.time())
+            self._figures[spec.name] = ApplicationFigures(time.time(), asked=self._plan.asked_of(spec.name))
             self._handles[spec.name] = SparkQuery(query)
             return self._handles[spec.name]
 
     def figures(self, application: str) -> Figures:
         known = self._figures.get(application)
         return known.summary(time.time()) if known is not None else Figures()
+
+    def measure(self, plan: MeasurementPlan) -> None:
+        """Look as often as the plan says, and read what it asks for beyond what managers need."""
+        self._plan = plan
+        for name, figures in list(self._figures.items()):
+            figures.asked = plan.asked_of(name)
 
     def operator(self, application: str, operator: str) -> OperatorFigures | None:
         """An operator's view, for the manager that watches it."""
@@ -139,7 +147,7 @@ class SparkQueries:
                 if self._spark.sparkContext._jsc is None:
                     return
                 logger.warning("the queries could not be watched: %s", (str(error) or repr(error)).splitlines()[0])
-            time.sleep(_OBSERVE_S)
+            time.sleep(self._plan.interval_s)
 
 
 def host_session(

@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 from tidegate.fleet.centrelock import centre_pid
+from tidegate.fleet.config import stored_config
 from tidegate.fleet.folder import FleetFolder
 from tidegate.fleet.lease import LeaseRecord
 from tidegate.fleet.look import Glance, Lookout
@@ -25,6 +26,7 @@ def fleet_report(folder: FleetFolder, registry: Registry) -> dict[str, Any]:
         "regions": _regions(registry, glances),
         "hosts": [_host(name, registry, glances, view) for name in sorted({*registry.hosts(), *glances})],
         "applications": [_application(name, folder, registry, glances) for name in registry.applications()],
+        "measured": _measured(folder, glances),
         "managers": {
             f"{manager}@{name}": said
             for name, glance in glances.items()
@@ -111,6 +113,24 @@ def _application(name: str, folder: FleetFolder, registry: Registry, glances: di
         "tasks": dict(tenancy.parallelism) if tenancy is not None else {},
         "note": tenancy.note if tenancy is not None else "",
     }
+
+
+def _measured(folder: FleetFolder, glances: dict[str, Glance]) -> list[dict[str, Any]]:
+    """What tables and graphs of the fleet's file ask for, and what the hosts have measured of it."""
+    rules = stored_config(folder).applications
+    return [
+        {
+            "application": tenancy.spec.name,
+            "host": host,
+            "objective": str(wanted),
+            "mean": tenancy.measured.get(wanted.measured),
+        }
+        for host, glance in glances.items()
+        if glance.status is not None
+        for tenancy in glance.status.tenancies
+        if tenancy.spec.name in rules
+        for wanted in (*rules[tenancy.spec.name].qos_table, *rules[tenancy.spec.name].qos_graphs)
+    ]
 
 
 def _lease(folder: FleetFolder, application: str) -> LeaseRecord | None:

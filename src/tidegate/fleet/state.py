@@ -118,6 +118,8 @@ class Tenancy:
     rows_done: int | None = None
     parallelism: dict[str, int] = field(default_factory=dict)
     """Tasks by operator."""
+    measured: dict[str, float] = field(default_factory=dict)
+    """What the fleet's QoS tables and graphs ask for: means over a short window, by metric, or `operator.metric`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from typing import Protocol
 from tidegate.fleet.folder import FleetFolder
 from tidegate.fleet.lease import Fenced, HeldLease, LeaseWatch
 from tidegate.fleet.state import ApplicationSpec, Assigned, Phase, Tenancy
+from tidegate.monitor.measurement import MeasurementPlan
 
 logger = logging.getLogger("tidegate")
 
@@ -39,6 +40,7 @@ class Figures:
     latency_p99_s: float | None = None
     rows_done: int | None = None
     parallelism: dict[str, int] = field(default_factory=dict)
+    measured: dict[str, float] = field(default_factory=dict)
 
 
 class RunningQuery(Protocol):
@@ -65,6 +67,10 @@ class QueryRunner(Protocol):
         ...
 
     def figures(self, application: str) -> Figures: ...
+
+    def measure(self, plan: MeasurementPlan) -> None:
+        """Measure so from now on: what, and how often."""
+        ...
 
 
 class Tenant:
@@ -138,6 +144,7 @@ class Tenant:
             figures.latency_p99_s,
             figures.rows_done,
             figures.parallelism,
+            figures.measured,
         )
 
     def _run(self) -> None:

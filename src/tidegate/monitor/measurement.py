@@ -60,6 +60,10 @@ class MeasurementPlan:
     def of(self, application: str) -> tuple[MeasuredItem, ...]:
         return tuple(item for item in self.items if item.application == application)
 
+    def asked_of(self, application: str) -> tuple[tuple[str | None, str], ...]:
+        """What is measured of an application beyond the core: operator and metric."""
+        return tuple((item.operator, metric) for item in self.of(application) for metric in item.asked)
+
 
 def plan_measurements(policy: Policy, placement: Mapping[str, Collection[str]]) -> MeasurementPlan:
     """From the policy and where the applications run: application → hosts.

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tidegate.domain import Reason
+from tidegate.domain import HostSignal, Reason
 
 _INFLATED = 1.15
-_INFLATED_UNSEEN = 1.5
-"""Without any reading of the host, service times alone have to be this much above the learned."""
+_MUCH_INFLATED = 1.5
+"""Where nothing tells why, service times have to be this much above the learned: a wait for a processor makes rows
+slower by itself, and harms nobody as long as the processors do all they can."""
 _CPU_PRESSURE = 0.6
 _MEMORY_PRESSURE = 0.1
 _ABNORMAL = 3.0
@@ -26,18 +27,6 @@ _LEARN_DOWN, _LEARN_UP = 0.2, 0.005
 """A row's own cost is what it takes undisturbed: cheaper rows are believed at once, dearer ones in minutes."""
 _STEP_DOWN, _STEP_UP = 0.9, 0.01
 _LEAST_CAP = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class HostSignal:
-    """What a probe has read; unknown is None."""
-
-    source: str
-    """Who read it: resctrl, perf or pressure."""
-    bandwidth_bytes_per_s: float | None = None
-    cpu_pressure: float | None = None
-    """Share of time in which some process waited for a CPU."""
-    memory_pressure: float | None = None
 
 
 @dataclass(slots=True)
@@ -74,9 +63,9 @@ def judge(memory: SaturationMemory, costs: Mapping[str, tuple[float, float]], si
     """
     inflation = _inflation(memory, costs)
     pressed = _pressed(memory, signal)
-    if pressed and inflation > (_INFLATED if signal else _INFLATED_UNSEEN):
+    if pressed and inflation > pressed[1]:
         memory.cap = max(_LEAST_CAP, memory.cap * _STEP_DOWN)
-        text = f"rows take {inflation:.2f} times as long as learned, {pressed}: demand capped at {memory.cap:.0%}"
+        text = f"rows take {inflation:.2f} times as long as learned, {pressed[0]}: demand capped at {memory.cap:.0%}"
         return Saturation(memory.cap, inflation, Reason("saturated", text))
     memory.cap = min(1.0, round(memory.cap + _STEP_UP, 6))
     return Saturation(memory.cap, inflation)
@@ -96,16 +85,17 @@ def _inflation(memory: SaturationMemory, costs: Mapping[str, tuple[float, float]
     return now / usual if usual > 0 else 1.0
 
 
-def _pressed(memory: SaturationMemory, signal: HostSignal | None) -> str | None:
-    """What speaks for saturation, in words."""
+def _pressed(memory: SaturationMemory, signal: HostSignal | None) -> tuple[str, float] | None:
+    """What speaks for saturation, in words, and from which inflation of service times on."""
     if signal is None:
-        return "and nothing else is known of the host"
+        return "and nothing else is known of the host", _MUCH_INFLATED
     if signal.bandwidth_bytes_per_s is not None:
-        return _abnormal(memory, signal.bandwidth_bytes_per_s, signal.source)
+        abnormal = _abnormal(memory, signal.bandwidth_bytes_per_s, signal.source)
+        return (abnormal, _INFLATED) if abnormal else None
     if signal.memory_pressure is not None and signal.memory_pressure > _MEMORY_PRESSURE:
-        return f"{signal.memory_pressure:.0%} of the time some process waits for memory ({signal.source})"
+        return f"{signal.memory_pressure:.0%} of the time some process waits for memory ({signal.source})", _INFLATED
     if signal.cpu_pressure is not None and signal.cpu_pressure > _CPU_PRESSURE:
-        return f"{signal.cpu_pressure:.0%} of the time some process waits for a CPU ({signal.source})"
+        return f"{signal.cpu_pressure:.0%} of the time some process waits for a CPU ({signal.source})", _MUCH_INFLATED
     return None
 
 

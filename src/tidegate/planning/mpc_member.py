@@ -25,6 +25,9 @@ class Member:
     name: str
     group: str
     gated: bool
+    """A limit takes effect with its next trigger."""
+    limited: bool
+    """A limit takes a restart."""
     limit: int | None
     weight: float
     floor: float
@@ -92,7 +95,7 @@ def classes_of(members: list[Member]) -> Classes:
 
 def rows_limit(member: Member, slots_of: float) -> int | None:
     """Rows that the grant does in one trigger; None where that is all there are."""
-    if not member.gated or slots_of >= member.wanted_slots * (1 - 1e-9):
+    if not (member.gated or member.limited) or slots_of >= member.wanted_slots * (1 - 1e-9):
         return None
     least = ceil(member.floor * member.rows_per_s * member.period_s)
     return max(int(slots_of * member.period_s / member.row_s), least, 1)

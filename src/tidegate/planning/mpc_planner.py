@@ -18,20 +18,21 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from math import exp
+from math import exp, inf
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tidegate.domain import Proposal, Reason, SetAdmission, SetShare
+from tidegate.domain import HostSample, Proposal, Reason, SetAdmission, SetShare
 from tidegate.domain.policy import Policy
 from tidegate.forecast import ArimaBank
-from tidegate.monitor.saturation import HostSignal, Saturation, SaturationMemory, judge
+from tidegate.monitor.saturation import Saturation, SaturationMemory, judge
 from tidegate.monitor.violations import ClassProfile, record, window_share
 from tidegate.planning.allocation import allocate
 from tidegate.planning.mpc import Grant, step
 from tidegate.planning.mpc_member import Member, classes_of, load_of, response_text, rows_limit
 from tidegate.planning.planner import Known, Plan, Situation
+from tidegate.planning.relimit import why_not_restart
 
 Floats = NDArray[np.float64]
 
@@ -62,6 +63,8 @@ class MpcMemory:
     """`(time_s, rows)` behind, falling slowly: what is pending swings with every trigger."""
     busy: list[tuple[float, float]] = field(default_factory=list)
     """Slot-seconds of committed batches: `(committed_s, busy_s)`."""
+    restarts: dict[str, tuple[float, float | None]] = field(default_factory=dict)
+    """When a limit was last given to a source that takes it through a restart, and how long it paused."""
     shares: dict[str, float] = field(default_factory=dict)
     """Pool shares as last asked for."""
     trim: float = 1.0
@@ -75,7 +78,7 @@ class MpcPlanner:
     def __init__(self, memory: MpcMemory) -> None:
         self._memory = memory
 
-    def plan(self, situation: Situation, signal: HostSignal | None = None) -> Plan:
+    def plan(self, situation: Situation) -> Plan:
         """Grant every application its part of the next trigger interval."""
         policy, slots = situation.policy, situation.pool.slots
         self._remember(situation)
@@ -84,7 +87,7 @@ class MpcPlanner:
         members = [self._member(known, situation, forecasts) for known in situation.applications if _usable(known)]
         if not members or not slots:
             return Plan((), doubts or (Reason("hold-learning", "too few batches seen yet"),), {})
-        saturation = self._saturation(members, signal)
+        saturation = self._saturation(members, situation.hosts)
         period_s = max(member.period_s for member in members)
         grant = step(load_of(members), classes_of(members), policy.predictive, slots, period_s, saturation.cap)
         self._correct(situation.time_s, members, slots, period_s, policy)
@@ -97,7 +100,10 @@ class MpcPlanner:
             limit = limits[member.name]
             bounded = limit is None and bounds.get(member.name)
             asked = _bound(member, bounded) if bounded else _admission(member, limit, float(slots_of), slots, policy)
-            proposals += [asked] if asked else []
+            if asked and member.limited and (why_not := self._not_worth_it(member, limit, situation.time_s)):
+                doubts += (Reason("hold-restart", f"{member.name}: {why_not}"),)
+            elif asked:
+                proposals.append(asked)
         proposals += self._shares(members, granted, limits, slots, policy)
         reasons = [Reason("short" if any(limits.values()) else "hold-fits", account)]
         reasons += [saturation.reason] if saturation.reason else []
@@ -118,12 +124,14 @@ class MpcPlanner:
                 if batch.latency is not None and not batch.warming:
                     profile = memory.classes.setdefault(group, ClassProfile())
                     record(profile, batch.committed_s, batch.latency, policy.class_of(name))
+            if sample.rebalance is not None and name in memory.restarts:
+                memory.restarts[name] = (memory.restarts[name][0], sample.rebalance.pause_s)
             if sample.arrival is not None:
                 self._count(name, sample.arrival.time_s, sample.arrival.arrived_rows)
         since_s = situation.time_s - _BUSY_PERIODS * max(longest_s, 5.0)
         memory.busy = [(at_s, busy_s) for at_s, busy_s in memory.busy if at_s >= since_s]
         present = {known.sample.name for known in situation.applications}
-        for by_name in (memory.counts, memory.rates, memory.backlogs):
+        for by_name in (memory.counts, memory.rates, memory.backlogs, memory.restarts):
             for gone in by_name.keys() - present:
                 del by_name[gone]
 
@@ -154,6 +162,7 @@ class MpcPlanner:
             name=sample.name,
             group=_group(situation.policy, sample.name),
             gated=sample.gated,
+            limited=sample.limited,
             limit=sample.admission_rows,
             weight=rule.weight,
             floor=rule.floor,
@@ -165,6 +174,14 @@ class MpcPlanner:
             period_s=period_s,
             known=known,
         )
+
+    def _not_worth_it(self, member: Member, limit: int | None, now_s: float) -> str | None:
+        """Why a limit that takes a restart is not asked for now; where it is, the restart is remembered."""
+        last_s, pause_s = self._memory.restarts.get(member.name, (-inf, None))
+        why_not = why_not_restart(member.limit, limit, now_s - last_s, pause_s)
+        if why_not is None:
+            self._memory.restarts[member.name] = (now_s, pause_s)
+        return why_not
 
     def _smooth(self, name: str, now_s: float, behind: float, period_s: float) -> float:
         """A backlog is believed at once when it grows, and over a period when it shrinks."""
@@ -190,11 +207,12 @@ class MpcPlanner:
             name: float(forecast.mean[column].max()) for column, name in enumerate(rates) if forecast.trusted[column]
         }
 
-    def _saturation(self, members: list[Member], signal: HostSignal | None) -> Saturation:
+    def _saturation(self, members: list[Member], hosts: tuple[HostSample, ...]) -> Saturation:
         costs = {}
         for member in members:
             assert member.known.workload is not None
             costs[member.name] = (member.known.workload.cost.row_s, member.rows_per_s)
+        signal = next((host.signal for host in hosts if host.signal is not None), None)
         return judge(self._memory.saturation, costs, signal)
 
     def _correct(self, now_s: float, members: list[Member], slots: int, period_s: float, policy: Policy) -> None:
@@ -216,8 +234,8 @@ class MpcPlanner:
         """Grants, and beyond them the slots that would stay idle, to rows that wait."""
         wanted = np.array([member.wanted_slots for member in members])
         granted = np.minimum(grant.cpus, wanted)
-        # Nobody can hold back a source without a gate.
-        granted = np.where([member.gated for member in members], granted, wanted)
+        # Nobody can hold back a source without a gate or a limit.
+        granted = np.where([member.gated or member.limited for member in members], granted, wanted)
         room = slots * policy.predictive.fill * self._memory.trim * saturation.cap - float(granted.sum())
         weights = np.array([member.weight for member in members])
         return granted + allocate(wanted - granted, weights, max(room, 0.0))

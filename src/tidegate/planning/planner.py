@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from tidegate.domain import ApplicationSample, ExecutorPool, Proposal, Reason
+from tidegate.domain import ApplicationSample, ExecutorPool, HostSample, Proposal, Reason
 from tidegate.domain.policy import Policy
 from tidegate.monitor.workload import Workload
 
@@ -27,6 +27,7 @@ class Situation:
     applications: tuple[Known, ...]
     pool: ExecutorPool
     policy: Policy
+    hosts: tuple[HostSample, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,13 +82,13 @@ public class Watcher {
         return text.toString();
     }
 
-    /** The executors that are registered; the driver is not one of them. */
+    /** The executors that are registered; the driver is one of them on a local master only. */
     public String executors() {
         StringBuilder text = new StringBuilder();
         Iterator all = CollectionConverters.asJava(context.statusStore().executorList(true)).iterator();
         while (all.hasNext()) {
             ExecutorSummary executor = (ExecutorSummary) all.next();
-            if (executor.isActive() && !"driver".equals(executor.id())) {
+            if (executor.isActive() && (context.isLocal() || !"driver".equals(executor.id()))) {
                 text.append("X\t").append(executor.id()).append('\t').append(executor.hostPort()).append('\t');
                 text.append(executor.totalCores()).append('\t').append(executor.activeTasks()).append('\t');
                 text.append(executor.addTime().getTime()).append('\n');

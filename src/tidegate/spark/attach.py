@@ -30,6 +30,7 @@ from tidegate.control.runner import Runner
 from tidegate.domain import InvalidInput, Mode, NotSupported
 from tidegate.domain.policy import Policy
 from tidegate.history import HistoryWriter
+from tidegate.spark.capability import Capability
 from tidegate.spark.cluster import SparkCluster
 from tidegate.spark.queries import Build, RestartableQuery
 from tidegate.spark.settings import Settings
@@ -129,6 +130,10 @@ class Gate:
     def queries(self) -> list[RestartableQuery]:
         """The queries that were started through this gate."""
         return list(self.cluster.restartable.values())
+
+    def capabilities(self) -> tuple[Capability, ...]:
+        """What Tidegate can turn in this context: scheduler pools, and the admission of every query started here."""
+        return self.cluster.capabilities()
 
     def settle(self, limit_s: float = 10.0) -> None:
         """Wait until the controller has taken another look: what has happened by now is then in the journal."""

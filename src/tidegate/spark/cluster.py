@@ -28,7 +28,8 @@ from tidegate.domain import (
 )
 from tidegate.domain.policy import Policy
 from tidegate.spark.applications import ApplicationBook
-from tidegate.spark.hosts import this_host
+from tidegate.spark.capability import Capability
+from tidegate.spark.hosts import HostWatch
 from tidegate.spark.pool import ExecutorPoolKeeper
 from tidegate.spark.pools import SchedulerPools
 from tidegate.spark.queries import RestartableQuery
@@ -37,8 +38,9 @@ from tidegate.spark.watcher import Watcher
 
 logger = logging.getLogger("tidegate")
 
-Restart = SetParallelism | SetBatchInterval
+Restart = SetParallelism | SetBatchInterval | SetAdmission
 _GAP = "gap"
+_NO_LIMIT = "its source has no gate, and its build does not ask for settings.limit(…)"
 _NOT_OURS = "the query was not started through gate.start, so it cannot be changed while it runs"
 
 
@@ -50,6 +52,7 @@ class SparkCluster:
         self._pool = ExecutorPoolKeeper(spark.sparkContext, self._watcher, policy, may_act=policy.mode is Mode.APPLY)
         self._book = ApplicationBook(self._watcher)
         self._rebalancer = Rebalancer(note)
+        self._host = HostWatch(works_here=(spark.sparkContext.master or "").startswith("local"))
         self._watcher.start()
         self.restartable: dict[str, RestartableQuery] = {}
         self.pools = SchedulerPools(spark.sparkContext, {name: rule.weight for name, rule in policy.classes.items()})
@@ -59,7 +62,7 @@ class SparkCluster:
         self.pools.enforce()
         look = self._watcher.look()
         applications = tuple(self._with_handles(sample) for sample in self._book.samples(look))
-        return Observation(time.time(), applications, self._pool.sample(tuple(look.executors)), (this_host(),))
+        return Observation(time.time(), applications, self._pool.sample(tuple(look.executors)), (self._host.sample(),))
 
     def apply(self, decision: Decision) -> Receipt:
         """Every action is tried; one that fails does not keep the others from being done.
@@ -70,7 +73,7 @@ class SparkCluster:
         receipts: list[ActionReceipt] = []
         for action in decision.actions:
             if isinstance(action, SetParallelism) or (
-                isinstance(action, SetBatchInterval) and not self._gated(action.application)
+                isinstance(action, SetBatchInterval | SetAdmission) and not self._gated(action.application)
             ):
                 restarts.setdefault(action.application, []).append(action)
             else:
@@ -102,6 +105,10 @@ class SparkCluster:
         for query in list(self.restartable.values()):
             query.open_gate(_GAP)
 
+    def capabilities(self) -> tuple[Capability, ...]:
+        """What can be turned here, and what stands in the way of the rest."""
+        return (self.pools.capability(), *(_admission_of(query) for query in list(self.restartable.values())))
+
     def close(self) -> None:
         self._rebalancer.close()
         self.resume_batches()
@@ -130,7 +137,7 @@ class SparkCluster:
             return [ActionReceipt(action, Outcome.REFUSED, _NOT_OURS)]
         admission = query.admission
         if admission is None:
-            return [ActionReceipt(action, Outcome.REFUSED, "its source has no gate")]
+            return [ActionReceipt(action, Outcome.REFUSED, _NO_LIMIT)]
         if isinstance(action, SetAdmission):
             query.admit(replace(admission, rows_per_trigger=action.rows_per_trigger))
         elif isinstance(action, SetBatchInterval):
@@ -154,6 +161,11 @@ class SparkCluster:
             if isinstance(action, SetBatchInterval):
                 settings = settings.with_interval(action.interval_s)
                 continue
+            if isinstance(action, SetAdmission):
+                if not query.limited:
+                    return [ActionReceipt(one, Outcome.REFUSED, _NO_LIMIT) for one in actions]
+                settings = settings.with_limit(action.rows_per_trigger)
+                continue
             settings = settings.with_parallelism(action.operator, action.parallelism)
             if action.operator in stateful:
                 partitions = action.parallelism
@@ -174,6 +186,8 @@ class SparkCluster:
         sample = replace(
             sample,
             restartable=True,
+            limited=query.limited,
+            admission_rows=query.settings.rows_per_trigger,
             rebalancing=self._rebalancer.busy(sample.name),
             rebalance=self._rebalancer.report(sample.name),
         )
@@ -186,3 +200,12 @@ class SparkCluster:
             admission_rows=admission.rows_per_trigger,
             arrival=ArrivalSample(answer.time_s, answer.arrived_rows),
         )
+
+
+def _admission_of(query: RestartableQuery) -> Capability:
+    knob = f"admission of {query.name}"
+    if query.gated:
+        return Capability(knob, True, "through the gate of its source, without a restart")
+    if query.limited:
+        return Capability(knob, True, "through a restart with another limit, when it pays")
+    return Capability(knob, False, _NO_LIMIT)

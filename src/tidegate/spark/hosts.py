@@ -1,34 +1,33 @@
-"""The machine that the driver runs on: processors, memory, pressure."""
+"""The machine that the driver runs on: processors, memory, pressure, and what a probe says of its memory."""
 
 from __future__ import annotations
 
 import socket
-from pathlib import Path
+import time
 
 import psutil
 
+from tidegate.control.probes import PressureProbe, Probe, choose_probe
 from tidegate.domain import HostSample
 
-_PRESSURE = Path("/proc/pressure/cpu")
 
+class HostWatch:
+    """Looks at this machine. `works_here` says whether executors run on it too: only then its memory tells of them."""
 
-def this_host() -> HostSample:
-    """One sample; the busy share is since the last call."""
-    memory = psutil.virtual_memory()
-    return HostSample(
-        name=socket.gethostname(),
-        cpus=psutil.cpu_count() or 1,
-        cpu_busy=psutil.cpu_percent(interval=None) / 100,
-        cpu_pressure=cpu_pressure(),
-        memory_bytes=int(memory.total),
-        memory_free_bytes=int(memory.available),
-    )
+    def __init__(self, works_here: bool) -> None:
+        self._pressure = PressureProbe()
+        self._probe: Probe | None = choose_probe() if works_here else None
 
-
-def cpu_pressure() -> float | None:
-    """Share of the last ten seconds in which some process waited for a CPU; None where the kernel does not say."""
-    try:
-        line = _PRESSURE.read_text().splitlines()[0]
-        return float(line.split("avg10=")[1].split()[0]) / 100
-    except (OSError, IndexError, ValueError):
-        return None
+    def sample(self) -> HostSample:
+        """One sample; the busy share is since the last one."""
+        memory, now_s = psutil.virtual_memory(), time.time()
+        pressure = self._pressure.read(now_s)
+        return HostSample(
+            name=socket.gethostname(),
+            cpus=psutil.cpu_count() or 1,
+            cpu_busy=psutil.cpu_percent(interval=None) / 100,
+            cpu_pressure=pressure.cpu_pressure if pressure else None,
+            memory_bytes=int(memory.total),
+            memory_free_bytes=int(memory.available),
+            signal=self._probe.read(now_s) if self._probe else None,
+        )

@@ -16,7 +16,7 @@ from tidegate.domain import InvalidInput
 from tidegate.spark.admission import Admission, InForce, read_answer, write_admission
 from tidegate.spark.pools import in_pool
 from tidegate.spark.rebalance import Rebalanced, Transaction, rebalance, recover
-from tidegate.spark.settings import Settings
+from tidegate.spark.settings import LIMIT, Settings
 
 Build = Callable[[SparkSession, Settings], DataStreamWriter]
 
@@ -57,6 +57,11 @@ class RestartableQuery:
         return self.gate_answer is not None
 
     @property
+    def limited(self) -> bool:
+        """Does its source take a limit, though only when it starts?"""
+        return not self.gated and LIMIT in self.settings.used
+
+    @property
     def admission(self) -> Admission | None:
         """What the source's gate is set to, also while it is closed for a moment; None where there is no gate."""
         answer = self.gate_answer
@@ -93,11 +98,13 @@ class RestartableQuery:
                 write_admission(self._gate, self._asked)
 
     def release(self) -> None:
-        """Take back all that was asked of the gate: the source's own limit holds again."""
+        """Take back all that was asked of the source: its own limit holds again."""
         with self._gate_lock:
             self._asked = None
             if not self._closed_by:
                 self._gate.unlink(missing_ok=True)
+        if self.settings.rows_per_trigger is not None and self.query.isActive:
+            self.restart(self.settings.with_limit(None))
 
     def rebalance(
         self, settings: Settings, partitions: int | None = None, told: Callable[[Transaction], None] = lambda _: None
