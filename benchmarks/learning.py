@@ -1,6 +1,8 @@
 """Online learning measured: latency three batches ahead against repeating the last value, and recovery after a drift.
 
     python benchmarks/learning.py [--runs N] [--first SEED] [--seconds S] [--without-news]
+    python benchmarks/learning.py --live out/learning.db [--first SEED] [--seconds S]   # a run on Spark, recorded
+    python benchmarks/learning.py --journal out/learning.db …                           # learn from such runs
 
 Runs are recorded in the simulator: a sinusoidal load with Poisson arrivals and bursts, all drawn at random from the
 seed, on a fixed pool that bursts may overload. The source tells how many rows have arrived, as Tidegate's own does on
@@ -12,10 +14,12 @@ from __future__ import annotations
 import argparse
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
 from tidegate.analysis.learning import Replay, replay
+from tidegate.control.journalhistory import journal_history
 from tidegate.domain import ArrivalSample, Observation
 from tidegate.history import MetricTable, ObservationFlattener
 from tidegate.load import Burst, LoadProfile, Poisson, Sinusoid, Sum
@@ -62,6 +66,37 @@ def recorded(load: LoadProfile, seconds: float, seed: int, slowdown: float = 1.0
     return MetricTable.from_records("app", records)
 
 
+def record_live(path: Path, load: LoadProfile, seconds: float) -> None:
+    """A run on Spark with nobody steering: the pool is fixed, and bursts may overload it."""
+    from tidegate.spark.attach import attach
+    from tidegate.spark.embedded import embedded_session
+    from tidegate.workloads.wordcount import WordCount
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for leftover in path.parent.glob(f"{path.name}*"):
+        leftover.unlink()
+    spark = embedded_session("learning", executors=1, most_executors=1, slots=SLOTS, memory_mb=1536)
+    with attach(spark, {"mode": "off", "store": str(path)}) as gate:
+        gate.start("words", WordCount(load, lookup_s=ROW_S, lookup_tasks=SLOTS).build)
+        time.sleep(seconds)
+        for query in gate.queries():
+            query.stop_at_boundary()
+        gate.settle()
+    spark.stop()
+
+
+def learn_from(path: Path) -> None:
+    """Every application of a journal: errors of the learner and of the last value."""
+    for table in journal_history(path).tables:
+        known = [name for name in table.names if name in METRICS or name.endswith(".capacity")]
+        for target in ("latency_p99_s", "throughput_rows_per_s", "backlog_rows"):
+            score = replay(table, target, known, HORIZON).score
+            print(
+                f"{path} {table.application} {target}: {len(table)} batches, MAE {score.mae:.3f},"
+                f" last value {score.last_value_mae:.3f}, gain {score.gain or 0.0:.1%}, usable {score.usable}"
+            )
+
+
 def with_arrivals(cluster: SimCluster) -> Observation:
     """An observation with the news that a gated source has."""
     seen = cluster.observe()
@@ -99,7 +134,15 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--without-news", action="store_true")
+    parser.add_argument("--live", type=Path, help="Record a run on Spark in this journal, then learn from it.")
+    parser.add_argument("--journal", type=Path, nargs="+", default=[], help="Learn from these journals.")
     given = parser.parse_args()
+    if given.live:
+        record_live(given.live, random_load(given.first, given.seconds), given.seconds)
+    for path in [*given.journal, *([given.live] if given.live else [])]:
+        learn_from(path)
+    if given.live or given.journal:
+        return
     news = not given.without_news
     for target in ("latency_p99_s", "throughput_rows_per_s"):
         gains, errors, baseline = [], 0.0, 0.0

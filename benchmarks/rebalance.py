@@ -57,7 +57,7 @@ def main() -> None:
         policy = {"mode": "off", "store": f"{folder}/journal.db"}
         with attach(spark, policy) as gate:
             query = gate.start(NAME, build, checkpoint=f"{folder}/checkpoint")
-            wait(lambda: state_rows(gate) >= options.keys, gate, 300, "all keys to be there")
+            wait(lambda: state_rows(gate) >= options.keys, gate, 500, "all keys to be there")
             moves = []
             for partitions in options.moves:
                 wait(lambda: backlog(gate) == 0, gate, 300, "the backlog to be gone")
@@ -115,7 +115,7 @@ def wait(condition: object, gate: Gate, limit_s: float, what: str) -> None:
     while not condition():
         if gate.failure or time.monotonic() > deadline_s:
             raise SystemExit(f"waited in vain for {what}: {gate.failure or 'too slow'}")
-        time.sleep(0.2)
+        time.sleep(1.0)
 
 
 if __name__ == "__main__":

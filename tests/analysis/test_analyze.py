@@ -10,9 +10,11 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from tests.core.worlds import application, batch, pool
 from tests.history.logs import event_log
 from tidegate.cli.analyze import analyze
-from tidegate.domain import InvalidInput
+from tidegate.control.journal import SqliteJournal
+from tidegate.domain import InvalidInput, Observation
 from tidegate.history import HistoryWriter, MetricRecord
 
 app = typer.Typer()
@@ -69,6 +71,19 @@ def test_a_log_in_the_terminal(tmp_path: Path) -> None:
     assert "words: 8 samples" in shown
     assert "1 of " in shown
     assert "truncated" in shown
+
+
+def test_a_journal_is_a_history(tmp_path: Path) -> None:
+    journal = SqliteJournal(tmp_path / "job.db")
+    for number in range(12):
+        rows = 100 + 7 * (number % 5)
+        seen = application((batch(number, 1000.0 + number, rows),))
+        journal.record(Observation(1001.0 + number, (seen,), pool(1)), None, None)
+    document = json.loads(run(str(tmp_path / "job.db"), "--json"))
+    assert document["source"] == "journal"
+    (found,) = document["applications"]
+    assert (found["application"], found["samples"]) == ("app", 12)
+    assert found["summary"]["rows"]["max"] == 128
 
 
 def test_nothing_in_it_is_said_not_raised(tmp_path: Path) -> None:

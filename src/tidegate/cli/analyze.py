@@ -24,7 +24,7 @@ def analyze(
     history: Annotated[
         Path,
         typer.Argument(
-            help="Recorded metrics (Parquet), a Spark event log or a folder of them, or progress JSON lines."
+            help="A journal, recorded metrics (Parquet), a Spark event log or a folder of them, or progress JSON lines."
         ),
     ],
     application: Annotated[str | None, typer.Option(help="Only this application (query); left out: all.")] = None,
@@ -40,6 +40,7 @@ def analyze(
     """
     from tidegate.analysis.correlation import CORRECTIONS
     from tidegate.analysis.study import study, to_json
+    from tidegate.control.journalhistory import holds_journal, journal_history
     from tidegate.history import holds_parquet, read_history
 
     if correction not in CORRECTIONS:
@@ -48,7 +49,11 @@ def analyze(
         raise InvalidInput(f"--engine {engine!r}: use memory or spark")
     with output.console.status("reading") as status:
         large = engine == "spark" and history.exists() and holds_parquet(history)
-        found = read_history(history, newest=_NEWEST if large else None)
+        found = (
+            journal_history(history)
+            if holds_journal(history)
+            else read_history(history, newest=_NEWEST if large else None)
+        )
         tables = [table for table in found.tables if application in (None, table.application)]
         if application is not None and not tables:
             known = ", ".join(table.application for table in found.tables) or "none"

@@ -39,7 +39,7 @@ def reproduce(
     """Reproduce a table or figure; docs/ has a page for each, with the difference from the paper.
 
     Simulated: table1, four-signals, qos-scale, overhead, sensitivity, multilevel.
-    On Spark: mestream, qos-classes, qos-processes, batch-latency.
+    On Spark: mestream, qos-classes, qos-processes, batch-latency, fleet.
 
     Example: tidegate reproduce table1 --samples 3
     """
@@ -190,6 +190,27 @@ def _multilevel(options: Options) -> dict[str, Any]:
     return document
 
 
+def _fleet(options: Options) -> dict[str, Any]:
+    from json import dumps
+
+    from tidegate.experiments.fleet_figures import draw_run
+    from tidegate.experiments.fleet_run import CENTRE_ONLY, OBJECTIVE_S, Course, play
+
+    folder = options.out or Path("out/fleet-run")
+    with output.console.status("starting the fleet") as status:
+        found = play(folder, CENTRE_ONLY if options.quick else Course(), status.update)
+    (folder / "fleet-run.json").write_text(dumps(found, indent=1))
+    table = Table("application", "rows", "lost", "doubled", "late", "p99", "hosts", title="rows looked for, one by one")
+    for name, rows in found["applications"].items():
+        late = found["late_rows"][name]
+        hosts = " → ".join(run["host"] for run in found["runs"][name])
+        counts = (str(rows[key]) for key in ("rows_in", "rows_lost", "rows_doubled"))
+        table.add_row(name, *counts, f"{late['late_share']:.1%}", f"{late['p99_s']:.1f} s", hosts)
+    output.console.print(table)
+    output.console.print(f"written: {draw_run(found.pop('samples'), OBJECTIVE_S, folder / 'fleet-run.png')}")
+    return found
+
+
 def _batch_latency(options: Options) -> dict[str, Any]:
     from tidegate.experiments import batch_latency
     from tidegate.experiments.batch_latency_report import tables
@@ -220,6 +241,7 @@ _EXPERIMENTS: dict[str, Callable[[Options], dict[str, Any]]] = {
     "qos-classes": _qos_classes,
     "qos-processes": _qos_processes,
     "batch-latency": _batch_latency,
+    "fleet": _fleet,
 }
 
 

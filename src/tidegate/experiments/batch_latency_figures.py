@@ -12,6 +12,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import StrMethodFormatter
 
 from tidegate.analysis.correlation import Correlations, Pair
 from tidegate.analysis.report.figures import draw_heat_map, png
@@ -46,8 +47,12 @@ def draw_latency(part: Part, fixed: Part | None, path: Path) -> Path:
         cells = source["complete_latency"]
         for executors in sorted({cell["executors"] for cell in cells}):
             chosen = sorted((c["rows_per_batch"], c[key]) for c in cells if c["executors"] == executors)
-            axes.plot(*zip(*chosen, strict=True), marker="o", markersize=3, label=f"{executors} executors")
+            label = f"{executors} executors" if executors > 1 else "1 executor"
+            axes.plot(*zip(*chosen, strict=True), marker="o", markersize=3, label=label)
         axes.set(xscale="log", yscale="log", xlabel="rows per batch", title=title)
+        for axis in (axes.xaxis, axes.yaxis):  # seconds and rows, not powers of ten
+            axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axes.yaxis.set_minor_formatter(StrMethodFormatter("{x:g}"))
         axes.set_ylabel("complete latency (s)")
         axes.legend(frameon=False, fontsize=8)
     return _saved(figure, path)

@@ -3,12 +3,11 @@
 Four applications, two at home in each region, on hosts of four slots. The load of the east triples for a while, then
 that of the west; hosts come and go, one application is moved by hand. During the second burst the centre is killed for
 a minute. Then a host is cut off, one is killed, and one hangs. Every row is looked for afterwards, and every run's
-own notes are searched for overlaps. Run with `python -m tidegate.experiments.fleet_run --out out/fleet`.
+own notes are searched for overlaps.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import signal
@@ -36,6 +35,7 @@ from tidegate.load import Burst, Timeline, profile_from_spec
 from tidegate.spark.settings import Settings
 from tidegate.workloads.wordcount import WordCount, check_rows, expected_counts, state_counts
 
+Told = Callable[[str], None]
 OBJECTIVE_S = 30.0
 TRIGGER_S = 5.0
 LOOKUP_S = 0.01
@@ -93,9 +93,10 @@ APPLICATIONS = {"east-a": "east", "east-b": "east", "west-a": "west", "west-b": 
 class FleetRun:
     """The run: a fleet as a user has it, by commands, and what is done to it."""
 
-    def __init__(self, out: Path, course: Course) -> None:
+    def __init__(self, out: Path, course: Course, told: Told) -> None:
         self.folder = FleetFolder((out / "fleet").resolve())
         self.course = course
+        self._told = told
         self._file = out / "fleet.yaml"
         out.mkdir(parents=True, exist_ok=True)
         self._file.write_text(json.dumps(FLEET))
@@ -151,8 +152,8 @@ class FleetRun:
         self.twice += [
             f"{name} at {at_s} s: {app['note']}" for name, app in applications.items() if app["running_on"] > 1
         ]
-        placed = " ".join(f"{name}@{app['host']}:{app['latency_p99_s']}" for name, app in applications.items())
-        print(f"{at_s:7.1f} s  {hosts}  {placed}", file=sys.stderr, flush=True)
+        placed = ", ".join(f"{name} on {app['host']}" for name, app in applications.items())
+        self._told(f"{at_s:.0f} s: {placed}")
         return report
 
     def until(self, condition: Callable[[], Any], what: str, limit_s: float = 120.0) -> float:
@@ -358,9 +359,9 @@ class FleetRun:
 CENTRE_ONLY = Course(east_burst_s=(1e6, 1.0), west_burst_s=(30.0, 110.0), centre_away_s=(35.0, 60.0))
 
 
-def play(out: Path, course: Course) -> dict[str, Any]:
+def play(out: Path, course: Course, told: Told) -> dict[str, Any]:
     """The whole course, or the centre's absence alone; the fleet is taken down whatever happens."""
-    run = FleetRun(out, course)
+    run = FleetRun(out, course, told)
     try:
         run.begin()
         if course is not CENTRE_ONLY:
@@ -379,17 +380,3 @@ def play(out: Path, course: Course) -> dict[str, Any]:
         (out / "partial.json").write_text(json.dumps({**run.found, "samples": run.samples}, indent=1))
         if run.folder.registry.exists():
             run.fleet("down")
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path("out/fleet"))
-    parser.add_argument("--centre-only", action="store_true", help="Only the minute without the centre.")
-    given = parser.parse_args()
-    found = play(given.out, CENTRE_ONLY if given.centre_only else Course())
-    (given.out / "fleet_run.json").write_text(json.dumps(found, indent=1))
-    print(json.dumps({key: value for key, value in found.items() if key not in {"samples", "events"}}, indent=2))
-
-
-if __name__ == "__main__":
-    main()

@@ -25,7 +25,7 @@ def read_history(path: Path, newest: int | None = None) -> History:
     """Read a file or a folder; what is in it tells its kind. Of Parquet, only the `newest` samples where asked for."""
     if not path.exists():
         raise InvalidInput(
-            f"{path}: no such file or folder; give a Parquet history, an event log or progress JSON lines"
+            f"{path}: no such file or folder; give a journal, a Parquet history, an event log or progress JSON lines"
         )
     notes = Notes()
     if holds_parquet(path):
