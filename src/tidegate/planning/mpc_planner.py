@@ -23,14 +23,15 @@ from math import exp, inf
 import numpy as np
 from numpy.typing import NDArray
 
-from tidegate.domain import HostSample, Proposal, Reason, SetAdmission, SetShare
+from tidegate.domain import HostSample, Proposal, Reason, SetShare
 from tidegate.domain.policy import Policy
 from tidegate.forecast import ArimaBank
 from tidegate.monitor.saturation import Saturation, SaturationMemory, judge
 from tidegate.monitor.violations import ClassProfile, record, window_share
 from tidegate.planning.allocation import allocate
 from tidegate.planning.mpc import Grant, step
-from tidegate.planning.mpc_member import Member, classes_of, load_of, response_text, rows_limit
+from tidegate.planning.mpc_admission import bound_burst, hold_back, standing_bounds
+from tidegate.planning.mpc_member import Member, classes_of, load_of, rows_limit
 from tidegate.planning.planner import Known, Plan, Situation
 from tidegate.planning.relimit import why_not_restart
 
@@ -45,10 +46,6 @@ _IDLE = 0.97
 """Of the slots that may be filled: below it they count as idle."""
 _TRIM_STEP, _TRIM_RANGE = 0.01, (0.7, 1.3)
 _LEAST_POOL_SHARE = 0.02
-_LEAST_BOUND = 2.0
-"""Times what a trigger takes now: no bound comes closer to an application that is served in full."""
-_BOUND_CHANGE = 0.4
-"""A bound is moved only when it is off by more: it is far from what is taken, and need not be exact."""
 
 
 @dataclass(slots=True)
@@ -94,22 +91,13 @@ class MpcPlanner:
         granted = self._fill(members, grant, slots, saturation, policy)
         limits = {member.name: rows_limit(member, slots_of) for member, slots_of in zip(members, granted, strict=True)}
         account = _account(members, grant, granted, slots)
-        bounds = _bounds(members, granted, slots)
-        proposals = []
-        for member, slots_of in zip(members, granted, strict=True):
-            limit = limits[member.name]
-            bounded = limit is None and bounds.get(member.name)
-            asked = _bound(member, bounded) if bounded else _admission(member, limit, float(slots_of), slots, policy)
-            if asked and member.limited and (why_not := self._not_worth_it(member, limit, situation.time_s)):
-                doubts += (Reason("hold-restart", f"{member.name}: {why_not}"),)
-            elif asked:
-                proposals.append(asked)
+        proposals, held = self._admissions(members, granted, limits, situation)
         proposals += self._shares(members, granted, limits, slots, policy)
         reasons = [Reason("short" if any(limits.values()) else "hold-fits", account)]
         reasons += [saturation.reason] if saturation.reason else []
         reasons += self._incidents(policy)
         needed = {member.name: float(cpus) for member, cpus in zip(members, grant.needed_cpus, strict=True)}
-        return Plan(tuple(proposals), (*reasons, *doubts), needed)
+        return Plan(tuple(proposals), (*reasons, *held, *doubts), needed)
 
     def _remember(self, situation: Situation) -> None:
         """Counts of arrivals, slot-seconds of batches, and what each class has delivered."""
@@ -174,6 +162,25 @@ class MpcPlanner:
             period_s=period_s,
             known=known,
         )
+
+    def _admissions(
+        self, members: list[Member], granted: Floats, limits: dict[str, int | None], situation: Situation
+    ) -> tuple[list[Proposal], list[Reason]]:
+        """What is asked of the sources, and why some of it is not asked for now."""
+        slots = situation.pool.slots
+        bounds = standing_bounds(members, granted, slots)
+        proposals, held = [], []
+        for member, slots_of in zip(members, granted, strict=True):
+            limit = limits[member.name]
+            if limit is None and member.name in bounds:
+                asked = bound_burst(member, bounds[member.name])
+            else:
+                asked = hold_back(member, limit, float(slots_of), slots, situation.policy)
+            if asked and member.limited and (why_not := self._not_worth_it(member, limit, situation.time_s)):
+                held.append(Reason("hold-restart", f"{member.name}: {why_not}"))
+            elif asked:
+                proposals.append(asked)
+        return proposals, held
 
     def _not_worth_it(self, member: Member, limit: int | None, now_s: float) -> str | None:
         """Why a limit that takes a restart is not asked for now; where it is, the restart is remembered."""
@@ -280,39 +287,6 @@ def _group(policy: Policy, application: str) -> str:
     """The class of an application, or the application itself where it has none."""
     rule = policy.applications.get(application)
     return rule.qos_class if rule and rule.qos_class else application
-
-
-def _admission(member: Member, limit: int | None, slots_of: float, slots: int, policy: Policy) -> Proposal | None:
-    now = member.limit
-    if limit == now or (limit is not None and now is not None and abs(limit - now) <= policy.predictive.change * now):
-        return None
-    if limit is None:
-        text = f"{member.name} ({member.group}): all its rows fit again"
-        return Proposal(SetAdmission(member.name, None), Reason("admit-all", text))
-    text = (
-        f"{member.name} ({member.group}): {limit} of {member.wanted_rows:.0f} rows in {member.period_s:g} s, "
-        f"{slots_of:.2f} of {slots} slots; {member.backlog_rows:.0f} wait, {response_text(member, slots_of)}"
-    )
-    return Proposal(SetAdmission(member.name, limit), Reason("hold-back", text))
-
-
-def _bounds(members: list[Member], granted: Floats, slots: int) -> dict[str, int]:
-    """Rows that a trigger may take at most, of those whom a heavier class shares the slots with."""
-    heaviest = max(member.weight for member in members)
-    lighter = [member for member in members if member.gated and member.weight < heaviest]
-    spare = max(0.0, slots - float(granted.sum())) / max(len(lighter), 1)
-    return {
-        member.name: max(1, int(max(_LEAST_BOUND * rows, rows + spare * member.period_s / member.row_s)))
-        for member in lighter
-        for rows in [member.wanted_rows]
-    }
-
-
-def _bound(member: Member, limit: int) -> Proposal | None:
-    if member.limit is not None and abs(limit - member.limit) <= _BOUND_CHANGE * member.limit:
-        return None
-    text = f"{member.name} ({member.group}): its {member.wanted_rows:.0f} rows fit; a burst may take {limit} at once"
-    return Proposal(SetAdmission(member.name, limit), Reason("bound-burst", text))
 
 
 def _account(members: list[Member], grant: Grant, granted: Floats, slots: int) -> str:
