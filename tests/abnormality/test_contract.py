@@ -19,7 +19,7 @@ numbers = st.floats(allow_nan=False, allow_infinity=False)
 
 
 @contract
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(start=st.lists(numbers, max_size=20), repeat=st.integers(1, 12))
 def test_scores_lie_between_0_and_1_whatever_comes(
     make: Callable[..., Detector], start: list[float], repeat: int

@@ -87,7 +87,7 @@ def test_memory_is_bounded_by_the_history() -> None:
 sorted_numbers = st.lists(st.integers(-50, 50).map(float), min_size=1, max_size=30).map(sorted)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(known=sorted_numbers, new=st.integers(-60, 60).map(float), data=st.data())
 def test_sorted_histories_stay_sorted(known: list[float], new: float, data: st.DataObject) -> None:
     old = data.draw(st.sampled_from(known))

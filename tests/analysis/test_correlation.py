@@ -23,7 +23,7 @@ def table_of(values: Array, names: tuple[str, ...] | None = None) -> MetricTable
     )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(0, 10_000), st.integers(5, 60), st.floats(0, 0.4), st.booleans())
 def test_equal_to_scipy(seed: int, rows: int, missing: float, ties: bool) -> None:
     rng = np.random.default_rng(seed)
@@ -58,7 +58,7 @@ def test_constant_missing_and_too_few_are_undefined() -> None:
     assert not any(pair.significant for pair in pairs.values())
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.lists(st.floats(1e-12, 1), min_size=3, max_size=3))
 def test_corrections(p: list[float]) -> None:
     matrix = np.zeros((3, 3))

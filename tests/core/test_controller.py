@@ -87,7 +87,7 @@ def test_knowledge_of_a_row_survives_a_restart() -> None:
     assert cost.row_s == pytest.approx(0.005)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     rows=st.lists(st.integers(0, 20_000), min_size=4, max_size=40),
     executors=st.integers(0, 9),
@@ -107,7 +107,7 @@ def test_executors_are_never_asked_for_outside_the_bounds(
                 assert least <= action.target <= least + room
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(rows=st.integers(0, 3000), more=st.integers(0, 3000), executors=st.integers(1, 6), backlog=st.integers(0, 9000))
 def test_more_load_never_means_fewer_executors(rows: int, more: int, executors: int, backlog: int) -> None:
     policy = Policy.model_validate(
@@ -125,7 +125,7 @@ def test_more_load_never_means_fewer_executors(rows: int, more: int, executors: 
     assert heavy >= light
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(age_s=st.floats(31, 500), rows=st.integers(1, 20_000), executors=st.integers(1, 6))
 def test_nothing_changes_on_stale_metrics(age_s: float, rows: int, executors: int) -> None:
     controller = Controller(POLICY)

@@ -27,7 +27,7 @@ profiles = st.one_of(
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(profile=profiles, t_s=st.floats(1, 40))
 def test_arrivals_and_counts_are_inverse(profile: LoadProfile, t_s: float) -> None:
     timeline = Timeline(profile)

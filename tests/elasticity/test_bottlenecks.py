@@ -72,7 +72,7 @@ def test_the_slowest_partition_counts() -> None:
     assert bottleneck_time(skewed.operators[0], 4).time_s == pytest.approx(3.0)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(busy=st.lists(st.floats(0.01, 50), min_size=1, max_size=6), tasks=st.integers(1, 40), slots=st.integers(1, 20))
 def test_a_rescaling_stays_within_the_slots_and_never_loses_time(busy: list[float], tasks: int, slots: int) -> None:
     stages = [

@@ -85,7 +85,7 @@ def test_batches_without_stages_teach_nothing() -> None:
     assert not asked(decided([blind(number) for number in range(20)]))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(tasks=st.integers(1, 300), busy_s=st.floats(0.05, 30), executors=st.integers(0, 5))
 def test_a_plan_stays_within_one_task_and_the_slots(tasks: int, busy_s: float, executors: int) -> None:
     seen = [replace(slow(number, tasks, busy_s), pool=pool(executors)) for number in range(12)]

@@ -111,7 +111,7 @@ SOME_PLACES = st.sets(st.sampled_from(PLACES), min_size=1)
 APPLICATIONS = st.dictionaries(st.sampled_from(["s", "t", "u"]), PARALLELISM, min_size=1)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(APPLICATIONS, APPLICATIONS, SOME_PLACES, SOME_PLACES)
 def test_every_instance_gets_a_living_slot_and_none_is_crowded(
     before: dict[str, dict[str, int]], after: dict[str, dict[str, int]], slots: set[Place], left: set[Place]
@@ -128,7 +128,7 @@ def test_every_instance_gets_a_living_slot_and_none_is_crowded(
                 assert max(crowd.values()) <= ceil(tasks / len(left))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(APPLICATIONS)
 def test_nothing_moves_where_nothing_changes(wanted: dict[str, dict[str, int]]) -> None:
     known = [Wanted(name, tasks) for name, tasks in wanted.items()]

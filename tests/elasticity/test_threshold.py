@@ -20,7 +20,7 @@ from tidegate.analysis.bottleneck import (
 ACCURACY, INTERVAL_S = 0.3, 60.0
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.floats(0.01, 100), min_size=3, max_size=40), st.floats(-5, 5))
 def test_the_fit_is_least_squares(noise: list[float], slope: float) -> None:
     times = [1e9 + 1.3 * step for step in range(len(noise))]
@@ -72,13 +72,13 @@ def test_a_drift_moves_the_line_and_is_followed() -> None:
     assert not any(exceeded)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.floats(1e-3, 1e3), st.floats(1e-3, 1e3))
 def test_same_order_of_magnitude(time_s: float, reference_s: float) -> None:
     assert same_order(time_s, reference_s) == (0.1 < time_s / reference_s < 10)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.dictionaries(st.text(min_size=1, max_size=3), st.floats(0, 100), max_size=8))
 def test_levels_rank_the_applications(times_s: dict[str, float]) -> None:
     levels = bottleneck_levels(times_s)

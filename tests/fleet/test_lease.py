@@ -130,7 +130,7 @@ def test_of_many_takers_one_wins(files: LeaseFolder) -> None:
     assert not list(files.folder.glob("*.draft")), "drafts are cleared away"
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["step", "renew", "take", "release"])), max_size=40))
 def test_never_two_who_may_run(tmp_path_factory: pytest.TempPathFactory, moves: list[tuple[int, str]]) -> None:
     """Three hosts on one lease, in any order of looking, renewing, sleeping: at most one may run at any time."""

@@ -33,7 +33,7 @@ def test_without_hosts_all_demand_is_unmet() -> None:
     assert place([], [Demand("a", 0.5, "east")], {}, moves=0).unmet_slots == {"east": 0.5}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.lists(st.tuples(st.floats(0.05, 2.5), st.sampled_from(["east", "west", "north", None])), max_size=7),
     st.integers(0, 2),

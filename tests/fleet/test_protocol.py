@@ -95,7 +95,7 @@ def test_a_large_message_is_not_sent(server: Server) -> None:
         Client(server.address, TOKEN).ask("status", {"text": "x" * MOST_BYTES})
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.binary(max_size=200))
 def test_noise_never_gets_through_a_greeting(noise: bytes) -> None:
     ours, theirs = socket.socketpair()

@@ -137,7 +137,7 @@ def test_non_negative_streams_get_non_negative_forecasts(build: Build) -> None:
 
 
 @every
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     values=st.lists(
         st.floats(-1e12, 1e12) | st.just(float("nan")) | st.just(float("inf")) | st.just(0.0), min_size=20, max_size=90

@@ -145,7 +145,7 @@ def _paths(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return found
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(st.randoms(use_true_random=False), st.lists(_values(), min_size=3, max_size=3))
 def test_fuzz_any_value_anywhere(rng: random.Random, values: list[Any]) -> None:
     """Fields replaced by anything: tables come out, finite or missing, and nothing is raised."""
@@ -162,7 +162,7 @@ def test_fuzz_any_value_anywhere(rng: random.Random, values: list[Any]) -> None:
         assert not np.isinf(table.values).any()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.randoms(use_true_random=False), st.integers(0, 3))
 def test_fuzz_truncated_reordered_and_corrupted_bytes(rng: random.Random, kind: int) -> None:
     lines = LINES.copy()

@@ -51,7 +51,7 @@ def view_of(replicas: int, rate: float, settling: bool = False) -> OperatorView:
 
 
 @pytest.mark.parametrize("name", POLICIES)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(seen=st.lists(st.tuples(st.integers(1, 6), st.floats(0, 900), st.booleans()), min_size=1, max_size=30))
 def test_a_wish_is_one_step_within_the_limits(name: str, seen: list[tuple[int, float, bool]]) -> None:
     policy = POLICIES[name]()

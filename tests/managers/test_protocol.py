@@ -90,7 +90,7 @@ def grants(messages: list[Message]) -> list[str]:
     return [m.operator for m in messages if isinstance(m, ScaleGrant)]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     late=st.lists(st.booleans(), min_size=30, max_size=90),
     away=st.tuples(st.integers(0, 60), st.integers(0, 25)),
@@ -202,7 +202,7 @@ def test_after_a_silence_the_centre_adopts_what_is_there() -> None:
     assert manager.state.granted == 6
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(data=st.data(), most=st.integers(4, 20), allowance=st.integers(0, 3))
 def test_never_more_hosts_than_the_budget(data: st.DataObject, most: int, allowance: int) -> None:
     """Regions use everything they were ever promised; messages get lost, the centre forgets all."""

@@ -12,7 +12,7 @@ from tidegate.placement.load import flatten
 from .problems import fewest_hosts, problems
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(problem=problems(max_tasks=5, max_hosts=4))
 def test_no_bound_exceeds_the_optimum(problem: Problem) -> None:
     optimum = fewest_hosts(problem)
@@ -21,7 +21,7 @@ def test_no_bound_exceeds_the_optimum(problem: Problem) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100, derandomize=True)
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=5))
 def test_the_scalar_bounds_are_valid_and_no_weaker_than_the_sum(sizes: list[int]) -> None:
     problem = Problem.from_arrays(np.array(sizes, dtype=float)[:, None, None], np.full((len(sizes), 1), 20.0))

@@ -30,7 +30,7 @@ def host_indices(problem: Problem, schedule: Schedule) -> np.ndarray:
 
 
 @each_scheduler
-@settings(max_examples=15, deadline=None, derandomize=True)
+@settings(max_examples=15, derandomize=True)
 @given(problem=problems())
 def test_every_task_runs_on_a_host_and_the_measures_are_those_of_the_assignment(name: str, problem: Problem) -> None:
     schedule = solve(name, problem)
@@ -44,7 +44,7 @@ def test_every_task_runs_on_a_host_and_the_measures_are_those_of_the_assignment(
 
 
 @each_scheduler
-@settings(max_examples=15, deadline=None, derandomize=True)
+@settings(max_examples=15, derandomize=True)
 @given(problem=problems())
 def test_no_schedule_without_overload_beats_the_lower_bound(name: str, problem: Problem) -> None:
     schedule = solve(name, problem)
@@ -78,7 +78,7 @@ def test_no_more_running_tasks_move_than_allowed(name: str, cap: int) -> None:
 
 
 @each_scheduler
-@settings(max_examples=10, deadline=None, derandomize=True)
+@settings(max_examples=10, derandomize=True)
 @given(problem=problems(), data=st.data())
 def test_the_cap_holds_on_any_problem(name: str, problem: Problem, data: st.DataObject) -> None:
     hosts = st.sampled_from([host.name for host in problem.hosts])

@@ -47,7 +47,7 @@ def test_hosts_may_be_given_by_count() -> None:
     assert [(host.name, host.capacity, host.cost) for host in problem.hosts][2] == ("h2", {"cpu": 5.0}, 2)
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=30, derandomize=True)
 @given(problem=problems())
 def test_writing_and_reading_gives_the_same_problem(problem: Problem) -> None:
     again = read_instance(json.loads(json.dumps(write_instance(problem))))

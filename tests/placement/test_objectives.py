@@ -31,7 +31,7 @@ from .problems import problems, waves
 RNG = np.random.default_rng(0)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40, derandomize=True)
 @given(problem=problems(), seed=st.integers(0, 9))
 def test_criteria_agree_with_the_measures_of_the_schedule(problem: Problem, seed: int) -> None:
     hosts = np.random.default_rng(seed).integers(0, len(problem.hosts), len(problem.tasks))
@@ -110,7 +110,7 @@ def test_the_front_keeps_the_cap_on_migrations() -> None:
     assert max(t.schedule.migrations for t in front) <= 3
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
+@settings(max_examples=50, derandomize=True)
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=2, max_size=12))
 def test_survival_prefers_what_nothing_dominates(points: list[tuple[int, int]]) -> None:
     scores = np.array(points, dtype=float)
@@ -144,7 +144,7 @@ def test_operators_do_what_their_names_say() -> None:
     assert [rows.tolist() for rows in fittest(parents, children, 3)] == [[1, 2], [1]]
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40, derandomize=True)
 @given(problem=problems(), seed=st.integers(0, 9))
 def test_colocation_never_adds_traffic_hosts_or_overload(problem: Problem, seed: int) -> None:
     hosts = np.random.default_rng(seed).integers(0, len(problem.hosts), len(problem.tasks))

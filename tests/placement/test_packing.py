@@ -12,7 +12,7 @@ from .problems import fewest_hosts, problems, waves
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(problem=problems(max_tasks=5, max_hosts=4))
 def test_tiny_problems_are_solved_to_the_optimum(problem: Problem) -> None:
     schedule = evaluate(problem, Tidegate()(problem, np.random.default_rng(0)))

@@ -60,7 +60,7 @@ def test_more_allowed_moves_never_cost_hosts() -> None:
     assert counts[-1] < 20
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40, derandomize=True)
 @given(problem=problems(), data=st.data())
 def test_improving_what_runs_never_adds_overload_and_settling_never_changes_the_groups(
     problem: Problem, data: st.DataObject

@@ -21,7 +21,7 @@ def problems(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, float, np.ndarray
     return needs, weights, draw(st.floats(0.1, 40.0)), floors
 
 
-@settings(max_examples=40, deadline=None)  # the first call compiles
+@settings(max_examples=40)  # the first call compiles
 @given(problems())
 def test_no_more_than_needed_no_less_than_the_floor_and_nothing_left_over(problem: tuple) -> None:
     needs, weights, capacity, floors = problem
@@ -34,7 +34,7 @@ def test_no_more_than_needed_no_less_than_the_floor_and_nothing_left_over(proble
         assert (granted[floors > 1e-6] > 0).all()
 
 
-@settings(max_examples=40, deadline=None)  # the first call compiles
+@settings(max_examples=40)  # the first call compiles
 @given(problems())
 def test_nobody_lighter_gets_more_than_a_floor_while_somebody_heavier_is_short(problem: tuple) -> None:
     needs, weights, capacity, floors = problem
@@ -44,7 +44,7 @@ def test_nobody_lighter_gets_more_than_a_floor_while_somebody_heavier_is_short(p
         assert (granted[lighter] <= floors[lighter] + 1e-6).all()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(problems())
 def test_the_papers_recursion_agrees_within_its_discretisation(problem: tuple) -> None:
     needs, weights, capacity, floors = problem

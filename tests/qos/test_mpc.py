@@ -36,7 +36,7 @@ def decide(seen: Load, cpus: float, demand_cap: float = 1.0) -> Grant:
     return step(seen, CLASSES, PredictiveRule(), cpus, interval_s=1.0, demand_cap=demand_cap)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.lists(st.tuples(st.floats(0, 5000), st.floats(0, 1000), st.integers(0, 2)), min_size=1, max_size=20),
     st.floats(0.1, 5.0),
@@ -77,7 +77,7 @@ def test_a_saturated_host_is_asked_for_less() -> None:
     assert decide(seen, 1.0).cpus[2] > decide(seen, 1.0, demand_cap=0.7).cpus[2]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.floats(0, 1000), st.floats(0, 1000), st.floats(1, 500))
 def test_needs_grow_with_what_waits(backlog: float, more: float, rate: float) -> None:
     def need(rows: float) -> float:

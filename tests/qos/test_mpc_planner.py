@@ -28,7 +28,8 @@ from tidegate.domain.cost import Cost
 from tidegate.domain.policy import Policy
 from tidegate.load.profile import Burst, Constant
 from tidegate.monitor.workload import Workload
-from tidegate.planning.mpc_planner import MpcMemory, MpcPlanner
+from tidegate.planning.mpc_memory import MpcMemory
+from tidegate.planning.mpc_planner import MpcPlanner
 from tidegate.planning.planner import Known, Plan, Situation
 from tidegate.sim import SimApplication, SimCluster, SimOperator
 
@@ -142,6 +143,8 @@ def test_a_limit_that_takes_a_restart_is_asked_for_when_it_pays() -> None:
     assert asked(1010, 1500, 6000, rebalance=pause)[1] == ["q3-0: the last restart was 10 s ago; one in 80 s pays"]
     assert "close enough" in asked(1200, 600, 6000)[1][0]
     assert asked(1300, 1500, 6000) == ({"q3-0": pytest.approx(500, abs=50)}, [])
+    plan(known("q1-0", 100), memory=memory, time_s=1301)  # it is away for a moment
+    assert "the last restart was 2 s ago" in asked(1302, 1500, 6000)[1][0]
 
 
 def test_a_source_that_needs_a_restart_gets_no_standing_bound() -> None:

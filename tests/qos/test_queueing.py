@@ -98,7 +98,7 @@ def test_quantiles_of_the_wait_are_those_of_an_exponential_queue() -> None:
     assert Queue(load, 1.0, 1).waiting_quantile_s(0.99) == pytest.approx(np.quantile(waits, 0.99), rel=0.15)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(1, 64), st.floats(0.01, 3.0))
 def test_no_steady_state_from_full_utilisation_on(servers: int, load: float) -> None:
     queue = Queue(servers * load, 1.0, servers)
@@ -106,7 +106,7 @@ def test_no_steady_state_from_full_utilisation_on(servers: int, load: float) -> 
     assert queue.waiting_s >= 0
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.floats(0, 1e6), st.floats(0, 1e4), st.floats(1e-3, 1e4))
 def test_a_backlog_drains_by_what_is_spare(backlog: float, arrival: float, service: float) -> None:
     time_s = drain_s(backlog, arrival, service)

@@ -34,7 +34,7 @@ def test_an_incident_is_a_window_that_goes_over_its_bound() -> None:
     assert profile.incidents == 2
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.floats(0, 1e5), st.booleans()), max_size=60))
 def test_memory_is_bounded_and_totals_are_kept(batches: list[tuple[float, bool]]) -> None:
     profile = ClassProfile()
@@ -46,7 +46,7 @@ def test_memory_is_bounded_and_totals_are_kept(batches: list[tuple[float, bool]]
     assert 0 <= window_share(profile) <= 1
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.floats(0.001, 100), min_size=4, max_size=4), st.floats(0, 120))
 def test_late_shares_lie_between_the_quantiles(values: list[float], bound_s: float) -> None:
     p50, p90, p99, most = sorted(values)

@@ -315,7 +315,7 @@ def test_late_rows_are_counted_by_arrival_and_the_unfinished_at_their_age() -> N
     assert exact(words()).violation_rate("words", 5.0) is None
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     seed=st.integers(0, 1000),
     rate=st.integers(1, 800),

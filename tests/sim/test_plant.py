@@ -34,7 +34,7 @@ def test_fifo_latency_by_hand() -> None:
     assert latencies.mean_s == pytest.approx((10 * 1 + 10 * 2 + 10 * 3 + 5 * 3) / 35)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     arrivals=st.lists(st.integers(0, 25), min_size=1, max_size=60),
     capacity=st.integers(1, 12),

@@ -80,7 +80,7 @@ def scenarios(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(scenarios())
 def test_no_row_is_lost_or_made_in_any_scenario(parts: dict[str, Any]) -> None:
     """A task: received = processed + queued + dropped. A flow: what the parent did × weight = received + under way."""

@@ -10,7 +10,7 @@ from tidegate.monitor.workload import WorkloadMemory
 from tidegate.planning.capacity import PlannerMemory
 from tidegate.planning.elasticmemory import MeStreamMemory
 from tidegate.planning.guards import GuardMemory
-from tidegate.planning.mpc_planner import MpcMemory
+from tidegate.planning.mpc_memory import MpcMemory
 from tidegate.planning.tuning import TuningMemory
 
 

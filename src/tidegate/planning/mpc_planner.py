@@ -17,56 +17,38 @@ back raise it, a class that is late although it is served in full lowers it.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
-from math import exp, inf
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tidegate.domain import HostSample, Proposal, Reason, SetShare
 from tidegate.domain.policy import Policy
-from tidegate.forecast import ArimaBank
-from tidegate.monitor.saturation import Saturation, SaturationMemory, judge
-from tidegate.monitor.violations import ClassProfile, record, window_share
+from tidegate.monitor.saturation import Saturation, judge
+from tidegate.monitor.violations import window_share
 from tidegate.planning.allocation import allocate
 from tidegate.planning.mpc import Grant, step
 from tidegate.planning.mpc_admission import bound_burst, hold_back, standing_bounds
 from tidegate.planning.mpc_member import Member, classes_of, load_of, rows_limit
+from tidegate.planning.mpc_memory import (
+    BUSY_PERIODS,
+    LEAST_PERIOD_S,
+    MpcMemory,
+    class_name,
+    forecasts,
+    remember,
+    smooth_backlog,
+)
 from tidegate.planning.planner import Known, Plan, Situation
 from tidegate.planning.relimit import why_not_restart
 
 Floats = NDArray[np.float64]
 
-_MOST_RATES = 64
-_LEAST_RATES = 16
-"""Counts from which a forecast is tried; before, the workload's own trend stands for it."""
 _REPORT_LAG_S = 2.0
-_BUSY_PERIODS = 4.0
 _IDLE = 0.97
 """Of the slots that may be filled: below it they count as idle."""
 _TRIM_STEP, _TRIM_RANGE = 0.01, (0.7, 1.3)
 _LEAST_POOL_SHARE = 0.02
-
-
-@dataclass(slots=True)
-class MpcMemory:
-    """What the planner remembers, in plain values."""
-
-    counts: dict[str, tuple[float, int]] = field(default_factory=dict)
-    """Rows that had ever arrived, when last told: `(time_s, rows)`."""
-    rates: dict[str, list[float]] = field(default_factory=dict)
-    """Arrival rates between those counts, newest last."""
-    backlogs: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """`(time_s, rows)` behind, falling slowly: what is pending swings with every trigger."""
-    busy: list[tuple[float, float]] = field(default_factory=list)
-    """Slot-seconds of committed batches: `(committed_s, busy_s)`."""
-    restarts: dict[str, tuple[float, float | None]] = field(default_factory=dict)
-    """When a limit was last given to a source that takes it through a restart, and how long it paused."""
-    shares: dict[str, float] = field(default_factory=dict)
-    """Pool shares as last asked for."""
-    trim: float = 1.0
-    classes: dict[str, ClassProfile] = field(default_factory=dict)
-    saturation: SaturationMemory = field(default_factory=SaturationMemory)
 
 
 class MpcPlanner:
@@ -78,10 +60,10 @@ class MpcPlanner:
     def plan(self, situation: Situation) -> Plan:
         """Grant every application its part of the next trigger interval."""
         policy, slots = situation.policy, situation.pool.slots
-        self._remember(situation)
+        remember(self._memory, situation)
         doubts = tuple(known.distrust for known in situation.applications if known.distrust is not None)
-        forecasts = self._forecasts(policy.predictive.horizon)
-        members = [self._member(known, situation, forecasts) for known in situation.applications if _usable(known)]
+        expected = forecasts(self._memory, policy.predictive.horizon)
+        members = [self._member(known, situation, expected) for known in situation.applications if _usable(known)]
         if not members or not slots:
             return Plan((), doubts or (Reason("hold-learning", "too few batches seen yet"),), {})
         saturation = self._saturation(members, situation.hosts)
@@ -99,56 +81,19 @@ class MpcPlanner:
         needed = {member.name: float(cpus) for member, cpus in zip(members, grant.needed_cpus, strict=True)}
         return Plan(tuple(proposals), (*reasons, *held, *doubts), needed)
 
-    def _remember(self, situation: Situation) -> None:
-        """Counts of arrivals, slot-seconds of batches, and what each class has delivered."""
-        memory, policy = self._memory, situation.policy
-        longest_s = max((known.sample.interval_s for known in situation.applications), default=1.0)
-        for known in situation.applications:
-            sample, name = known.sample, known.sample.name
-            group = _group(policy, name)
-            for batch in sample.batches:
-                if batch.busy_s is not None:
-                    memory.busy.append((batch.committed_s, batch.busy_s))
-                if batch.latency is not None and not batch.warming:
-                    profile = memory.classes.setdefault(group, ClassProfile())
-                    record(profile, batch.committed_s, batch.latency, policy.class_of(name))
-            if sample.rebalance is not None and name in memory.restarts:
-                memory.restarts[name] = (memory.restarts[name][0], sample.rebalance.pause_s)
-            if sample.arrival is not None:
-                self._count(name, sample.arrival.time_s, sample.arrival.arrived_rows)
-        since_s = situation.time_s - _BUSY_PERIODS * max(longest_s, 5.0)
-        memory.busy = [(at_s, busy_s) for at_s, busy_s in memory.busy if at_s >= since_s]
-        present = {known.sample.name for known in situation.applications}
-        for by_name in (memory.counts, memory.rates, memory.backlogs, memory.restarts):
-            for gone in by_name.keys() - present:
-                del by_name[gone]
-
-    def _count(self, name: str, time_s: float, rows: int) -> None:
-        memory = self._memory
-        last = memory.counts.get(name)
-        if last is not None and time_s <= last[0]:
-            return
-        memory.counts[name] = (time_s, rows)
-        if last is None or rows < last[1]:
-            memory.rates.pop(name, None)  # a source that was started anew counts from zero again
-            return
-        rates = memory.rates.setdefault(name, [])
-        rates.append((rows - last[1]) / (time_s - last[0]))
-        del rates[:-_MOST_RATES]
-
-    def _member(self, known: Known, situation: Situation, forecasts: dict[str, float]) -> Member:
+    def _member(self, known: Known, situation: Situation, expected: dict[str, float]) -> Member:
         workload, sample = known.workload, known.sample
         assert workload is not None
         rule, objective = situation.policy.class_of(sample.name), situation.policy.objective_of(sample.name)
         period_s = max(sample.interval_s, workload.cost.overhead_s, situation.policy.interval_s)
-        rate = forecasts.get(sample.name, workload.expected_rows_per_s)
+        rate = expected.get(sample.name, workload.expected_rows_per_s)
         # Rows wait for their trigger, then in a batch, then for its report: only what is beyond that is a backlog.
         usual_s = period_s + min(workload.batch_s, period_s) + _REPORT_LAG_S
         behind = max(0.0, workload.pending_rows - rate * usual_s)
         rows = max(rate * period_s, 1.0)
         return Member(
             name=sample.name,
-            group=_group(situation.policy, sample.name),
+            group=class_name(situation.policy, sample.name),
             gated=sample.gated,
             limited=sample.limited,
             limit=sample.admission_rows,
@@ -157,7 +102,7 @@ class MpcPlanner:
             latency_s=objective.latency_s,
             percentile=objective.percentile,
             rows_per_s=rate,
-            backlog_rows=self._smooth(sample.name, situation.time_s, behind, period_s),
+            backlog_rows=smooth_backlog(self._memory, sample.name, situation.time_s, behind, period_s),
             row_s=max(workload.cost.row_s + workload.cost.batch_s / rows, 1e-9),
             period_s=period_s,
             known=known,
@@ -190,30 +135,6 @@ class MpcPlanner:
             self._memory.restarts[member.name] = (now_s, pause_s)
         return why_not
 
-    def _smooth(self, name: str, now_s: float, behind: float, period_s: float) -> float:
-        """A backlog is believed at once when it grows, and over a period when it shrinks."""
-        before_s, before = self._memory.backlogs.get(name, (now_s, 0.0))
-        smooth = max(behind, behind + (before - behind) * exp(-max(0.0, now_s - before_s) / period_s))
-        self._memory.backlogs[name] = (now_s, smooth)
-        return smooth
-
-    def _forecasts(self, horizon: int) -> dict[str, float]:
-        """The highest rate ahead of every application whose forecast has proved better than the last value."""
-        rates = {name: seen for name, seen in self._memory.rates.items() if len(seen) >= _LEAST_RATES}
-        if not rates:
-            return {}
-        bank = ArimaBank(len(rates), horizon)
-        # Histories of different lengths end together; what came before a short one is missing.
-        history = np.full((max(map(len, rates.values())), len(rates)), np.nan)
-        for column, seen in enumerate(rates.values()):
-            history[-len(seen) :, column] = seen
-        for values in history:
-            bank.observe(values)
-        forecast = bank.forecast()
-        return {
-            name: float(forecast.mean[column].max()) for column, name in enumerate(rates) if forecast.trusted[column]
-        }
-
     def _saturation(self, members: list[Member], hosts: tuple[HostSample, ...]) -> Saturation:
         costs = {}
         for member in members:
@@ -229,7 +150,7 @@ class MpcPlanner:
             memory.trim += (1.0 - memory.trim) * _TRIM_STEP
             return
         heaviest_held = max(member.weight for member in held)
-        window_s = _BUSY_PERIODS * max(period_s, 5.0)
+        window_s = BUSY_PERIODS * max(period_s, LEAST_PERIOD_S)
         busy = sum(busy_s for at_s, busy_s in memory.busy if at_s > now_s - window_s) / (slots * window_s)
         if any(member.late for member in members if not member.held and member.weight > heaviest_held):
             memory.trim -= _TRIM_STEP
@@ -281,12 +202,6 @@ class MpcPlanner:
 
 def _usable(known: Known) -> bool:
     return known.distrust is None and known.workload is not None
-
-
-def _group(policy: Policy, application: str) -> str:
-    """The class of an application, or the application itself where it has none."""
-    rule = policy.applications.get(application)
-    return rule.qos_class if rule and rule.qos_class else application
 
 
 def _account(members: list[Member], grant: Grant, granted: Floats, slots: int) -> str:
