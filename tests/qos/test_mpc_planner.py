@@ -89,6 +89,20 @@ def test_a_lighter_class_may_take_what_is_spare_and_not_more_in_one_trigger() ->
     assert not limits(near)
 
 
+def test_nobody_is_held_back_on_a_forecast_alone() -> None:
+    memory = MpcMemory()
+    seen = (known("q1-0", 90), known("q2-0", 90), known("q3-0", 90))
+    guess = plan(*seen, memory=memory)
+    assert guess.reasons[0].code == "hold-unproven"
+    assert not limits(guess)
+    work = batch(1, 995.0, 900, duration_s=4.0, busy_s=33.0)
+    proof = plan(*seen[:2], known("q3-0", 90, batches=(work,)), memory=memory)
+    assert proof.reasons[0].code == "short"
+    assert set(limits(proof)) >= {"q3-0"}
+    still = plan(*seen, memory=memory, time_s=1030.0)
+    assert still.reasons[0].code == "short", "what was seen once holds until all rows fit again"
+
+
 def test_no_bound_comes_close_to_what_is_taken_now() -> None:
     decided = plan(known("q1-0", 90), known("q2-0", 30), known("q3-0", 300, pending=6000))
     assert limits(decided)["q2-0"] == pytest.approx(2 * 30 * 5, abs=2)

@@ -38,6 +38,8 @@ class MpcMemory:
     shares: dict[str, float] = field(default_factory=dict)
     """Pool shares as last asked for."""
     trim: float = 1.0
+    proven: bool = False
+    """Too little for all was not only expected but seen."""
     classes: dict[str, ClassProfile] = field(default_factory=dict)
     saturation: SaturationMemory = field(default_factory=SaturationMemory)
 
@@ -82,6 +84,12 @@ def _count(memory: MpcMemory, name: str, time_s: float, rows: int) -> None:
     rates = memory.rates.setdefault(name, [])
     rates.append((rows - last[1]) / (time_s - last[0]))
     del rates[:-_MOST_RATES]
+
+
+def busy_share(memory: MpcMemory, now_s: float, slots: int, period_s: float) -> float:
+    """Of the slots, over the last few triggers."""
+    window_s = BUSY_PERIODS * max(period_s, LEAST_PERIOD_S)
+    return sum(busy_s for at_s, busy_s in memory.busy if at_s > now_s - window_s) / (slots * window_s)
 
 
 def smooth_backlog(memory: MpcMemory, name: str, now_s: float, behind: float, period_s: float) -> float:

@@ -31,9 +31,8 @@ from tidegate.planning.mpc import Grant, step
 from tidegate.planning.mpc_admission import bound_burst, hold_back, standing_bounds
 from tidegate.planning.mpc_member import Member, classes_of, load_of, rows_limit
 from tidegate.planning.mpc_memory import (
-    BUSY_PERIODS,
-    LEAST_PERIOD_S,
     MpcMemory,
+    busy_share,
     class_name,
     forecasts,
     remember,
@@ -49,6 +48,11 @@ _IDLE = 0.97
 """Of the slots that may be filled: below it they count as idle."""
 _TRIM_STEP, _TRIM_RANGE = 0.01, (0.7, 1.3)
 _LEAST_POOL_SHARE = 0.02
+_UNPROVEN = "hold-unproven"
+_PROVEN_BUSY = 0.8
+"""Of the slots: when they are used so much, what is expected beyond is believed."""
+_PROVEN_WAITING = 0.5
+"""Of what the slots do in a trigger: work that waits in excess of the usual."""
 
 
 class MpcPlanner:
@@ -69,13 +73,15 @@ class MpcPlanner:
         saturation = self._saturation(members, situation.hosts)
         period_s = max(member.period_s for member in members)
         grant = step(load_of(members), classes_of(members), policy.predictive, slots, period_s, saturation.cap)
-        self._correct(situation.time_s, members, slots, period_s, policy)
+        busy = busy_share(self._memory, situation.time_s, slots, period_s)
+        self._correct(members, busy, policy)
         granted = self._fill(members, grant, slots, saturation, policy)
         limits = {member.name: rows_limit(member, slots_of) for member, slots_of in zip(members, granted, strict=True)}
         account = _account(members, grant, granted, slots)
-        proposals, held = self._admissions(members, granted, limits, situation)
+        verdict = self._verdict(members, any(limits.values()), busy, slots * period_s)
+        proposals, held = self._admissions(members, granted, limits, situation) if verdict != _UNPROVEN else ([], [])
         proposals += self._shares(members, granted, limits, slots, policy)
-        reasons = [Reason("short" if any(limits.values()) else "hold-fits", account)]
+        reasons = [Reason(verdict, account)]
         reasons += [saturation.reason] if saturation.reason else []
         reasons += self._incidents(policy)
         needed = {member.name: float(cpus) for member, cpus in zip(members, grant.needed_cpus, strict=True)}
@@ -143,15 +149,26 @@ class MpcPlanner:
         signal = next((host.signal for host in hosts if host.signal is not None), None)
         return judge(self._memory.saturation, costs, signal)
 
-    def _correct(self, now_s: float, members: list[Member], slots: int, period_s: float, policy: Policy) -> None:
+    def _verdict(self, members: list[Member], short: bool, busy: float, slot_s: float) -> str:
+        """Do all rows fit, do they not, or is it too early to tell?
+
+        Costs that were learned from small batches say little about large ones. Until slots are seen to be short, busy
+        or with work that waits for them, nobody is held back; the bounds that stand keep a true burst from doing harm.
+        """
+        waiting_s = sum(member.backlog_rows * member.row_s for member in members)
+        seen = busy >= _PROVEN_BUSY or waiting_s >= _PROVEN_WAITING * slot_s
+        self._memory.proven = short and (self._memory.proven or seen)
+        if not short:
+            return "hold-fits"
+        return "short" if self._memory.proven else _UNPROVEN
+
+    def _correct(self, members: list[Member], busy: float, policy: Policy) -> None:
         """Trim the capacity that is given away by what came of the last grants."""
         memory, held = self._memory, [member for member in members if member.held]
         if not held:
             memory.trim += (1.0 - memory.trim) * _TRIM_STEP
             return
         heaviest_held = max(member.weight for member in held)
-        window_s = BUSY_PERIODS * max(period_s, LEAST_PERIOD_S)
-        busy = sum(busy_s for at_s, busy_s in memory.busy if at_s > now_s - window_s) / (slots * window_s)
         if any(member.late for member in members if not member.held and member.weight > heaviest_held):
             memory.trim -= _TRIM_STEP
         elif busy < _IDLE * min(policy.predictive.fill, 1.0):

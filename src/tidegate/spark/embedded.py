@@ -14,8 +14,9 @@ from tidegate.spark.java import require_java
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 # The first-tier compiler and the serial collector cut the CPU of small batches by a third; the deep plans of
-# streaming queries want a larger stack with them.
-_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss4m"
+# streaming queries want a larger stack with them. Every batch compiles new classes: the first tier's own code cache
+# (48 MB) is full after some minutes of several queries, and the compiler then gives up for good.
+_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -Xss4m"
 _SETTINGS = {
     "spark.driver.extraJavaOptions": _JAVA,
     "spark.driver.host": "127.0.0.1",
