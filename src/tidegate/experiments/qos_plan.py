@@ -144,7 +144,7 @@ PLANS = {
     "quick": QosPlan((Phase("before", 40, _BASE), Phase("burst", 50, _BURST), Phase("after", 5, _BASE))),
     "warm-up": QosPlan((even("warm-up", 15, 100),)),
     "processes": QosPlan(
-        (Phase("before", 15, _OWN_BASE), Phase("burst", 75, _OWN_BURST), Phase("after", 10, _OWN_BASE))
+        (Phase("before", 45, _OWN_BASE), Phase("burst", 75, _OWN_BURST), Phase("after", 10, _OWN_BASE))
     ),
 }
 

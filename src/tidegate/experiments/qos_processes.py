@@ -107,6 +107,8 @@ class HostCluster:
         self._groups = groups
         self._host = HostWatch(works_here=True)
         self._latest: dict[str, ApplicationSample] = {}
+        self._asked: dict[str, int | None] = {}
+        """Limits as last asked for: a source says what is in force only when it is next asked for rows."""
 
     def observe(self) -> Observation:
         """What every application has said since the last look, as one picture of the host."""
@@ -116,7 +118,8 @@ class HostCluster:
                 for sample in observation.applications:
                     before = fresh.get(sample.name)
                     batches = (before.batches if before else ()) + tuple(map(in_cpu_time, sample.batches))
-                    fresh[sample.name] = replace(sample, batches=batches)
+                    limit = self._asked.get(sample.name, sample.admission_rows)
+                    fresh[sample.name] = replace(sample, batches=batches, admission_rows=limit)
         for name, sample in self._latest.items():
             fresh.setdefault(name, replace(sample, batches=()))
         self._latest = fresh
@@ -134,6 +137,7 @@ class HostCluster:
         gates = {name: path for worker in self._workers for name, path in worker.gates.items()}
         if isinstance(action, SetAdmission) and action.application in gates:
             write_admission(Path(gates[action.application]), Admission(action.rows_per_trigger))
+            self._asked[action.application] = action.rows_per_trigger
             return ActionReceipt(action, Outcome.DONE, "through the gate of its source")
         return ActionReceipt(action, Outcome.REFUSED, "the applications of a host take shares and admission only")
 

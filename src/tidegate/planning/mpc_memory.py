@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, field
 from math import exp
 
@@ -16,7 +17,7 @@ from tidegate.planning.planner import Situation
 _MOST_RATES = 64
 _LEAST_RATES = 16
 """Counts from which a forecast is tried; before, the workload's own trend stands for it."""
-BUSY_PERIODS, LEAST_PERIOD_S = 4.0, 5.0
+_BUSY_PERIODS, _LEAST_PERIOD_S = 4.0, 5.0
 """How far back the use of the slots is looked at: in triggers, none of them taken for shorter than this."""
 _RESTART_MEMORY_S = 3600.0
 
@@ -31,8 +32,8 @@ class MpcMemory:
     """Arrival rates between those counts, newest last."""
     backlogs: dict[str, tuple[float, float]] = field(default_factory=dict)
     """`(time_s, rows)` behind, falling slowly: what is pending swings with every trigger."""
-    busy: list[tuple[float, float]] = field(default_factory=list)
-    """Slot-seconds of committed batches: `(committed_s, busy_s)`."""
+    busy: list[tuple[float, float, str]] = field(default_factory=list)
+    """Slot-seconds of committed batches: `(committed_s, busy_s, application)`."""
     restarts: dict[str, tuple[float, float | None]] = field(default_factory=dict)
     """When a limit was last given to a source that takes it through a restart, and how long it paused."""
     shares: dict[str, float] = field(default_factory=dict)
@@ -53,7 +54,7 @@ def remember(memory: MpcMemory, situation: Situation) -> None:
         group = class_name(policy, name)
         for batch in sample.batches:
             if batch.busy_s is not None:
-                memory.busy.append((batch.committed_s, batch.busy_s))
+                memory.busy.append((batch.committed_s, batch.busy_s, name))
             if batch.latency is not None and not batch.warming:
                 profile = memory.classes.setdefault(group, ClassProfile())
                 record(profile, batch.committed_s, batch.latency, policy.class_of(name))
@@ -61,8 +62,8 @@ def remember(memory: MpcMemory, situation: Situation) -> None:
             memory.restarts[name] = (memory.restarts[name][0], sample.rebalance.pause_s)
         if sample.arrival is not None:
             _count(memory, name, sample.arrival.time_s, sample.arrival.arrived_rows)
-    since_s = situation.time_s - BUSY_PERIODS * max(longest_s, LEAST_PERIOD_S)
-    memory.busy = [(at_s, busy_s) for at_s, busy_s in memory.busy if at_s >= since_s]
+    since_s = situation.time_s - _BUSY_PERIODS * max(longest_s, _LEAST_PERIOD_S)
+    memory.busy = [entry for entry in memory.busy if entry[0] >= since_s]
     present = {known.sample.name for known in situation.applications}
     for by_name in (memory.counts, memory.rates, memory.backlogs):
         for gone in by_name.keys() - present:
@@ -86,10 +87,15 @@ def _count(memory: MpcMemory, name: str, time_s: float, rows: int) -> None:
     del rates[:-_MOST_RATES]
 
 
-def busy_share(memory: MpcMemory, now_s: float, slots: int, period_s: float) -> float:
-    """Of the slots, over the last few triggers."""
-    window_s = BUSY_PERIODS * max(period_s, LEAST_PERIOD_S)
-    return sum(busy_s for at_s, busy_s in memory.busy if at_s > now_s - window_s) / (slots * window_s)
+def busy_slots(memory: MpcMemory, now_s: float, period_s: float, applications: Container[str] | None = None) -> float:
+    """Slots that were kept busy over the last few triggers, by all applications or by these."""
+    window_s = _BUSY_PERIODS * max(period_s, _LEAST_PERIOD_S)
+    spent = (
+        busy_s
+        for at_s, busy_s, name in memory.busy
+        if at_s > now_s - window_s and (applications is None or name in applications)
+    )
+    return sum(spent) / window_s
 
 
 def smooth_backlog(memory: MpcMemory, name: str, now_s: float, behind: float, period_s: float) -> float:

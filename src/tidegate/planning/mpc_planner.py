@@ -32,7 +32,7 @@ from tidegate.planning.mpc_admission import bound_burst, hold_back, standing_bou
 from tidegate.planning.mpc_member import Member, classes_of, load_of, rows_limit
 from tidegate.planning.mpc_memory import (
     MpcMemory,
-    busy_share,
+    busy_slots,
     class_name,
     forecasts,
     remember,
@@ -48,6 +48,8 @@ _IDLE = 0.97
 """Of the slots that may be filled: below it they count as idle."""
 _TRIM_STEP, _TRIM_RANGE = 0.01, (0.7, 1.3)
 _LEAST_POOL_SHARE = 0.02
+_LEAST_ROOM = 0.1
+"""Of the slots: what is planned with even where applications that are not understood take all of them."""
 _UNPROVEN = "hold-unproven"
 _PROVEN_BUSY = 0.8
 """Of the slots: when they are used so much, what is expected beyond is believed."""
@@ -72,12 +74,17 @@ class MpcPlanner:
             return Plan((), doubts or (Reason("hold-learning", "too few batches seen yet"),), {})
         saturation = self._saturation(members, situation.hosts)
         period_s = max(member.period_s for member in members)
-        grant = step(load_of(members), classes_of(members), policy.predictive, slots, period_s, saturation.cap)
-        busy = busy_share(self._memory, situation.time_s, slots, period_s)
+        # What is not understood yet runs all the same: the slots that it takes are not there to be given away.
+        unknown = {known.sample.name for known in situation.applications if not _usable(known)}
+        taken = busy_slots(self._memory, situation.time_s, period_s, unknown)
+        room = max(slots - taken, _LEAST_ROOM * slots)
+        grant = step(load_of(members), classes_of(members), policy.predictive, room, period_s, saturation.cap)
+        busy = busy_slots(self._memory, situation.time_s, period_s) / slots
         self._correct(members, busy, policy)
-        granted = self._fill(members, grant, slots, saturation, policy)
+        granted = _fill(members, grant, room * policy.predictive.fill * self._memory.trim * saturation.cap)
         limits = {member.name: rows_limit(member, slots_of) for member, slots_of in zip(members, granted, strict=True)}
         account = _account(members, grant, granted, slots)
+        account += f", {taken:.2f} of them with applications not yet understood" if taken else ""
         verdict = self._verdict(members, any(limits.values()), busy, slots * period_s)
         proposals, held = self._admissions(members, granted, limits, situation) if verdict != _UNPROVEN else ([], [])
         proposals += self._shares(members, granted, limits, slots, policy)
@@ -175,7 +182,9 @@ class MpcPlanner:
             memory.trim += _TRIM_STEP
         memory.trim = min(max(memory.trim, _TRIM_RANGE[0]), _TRIM_RANGE[1])
 
-    def _fill(self, members: list[Member], grant: Grant, slots: int, saturation: Saturation, policy: Policy) -> Floats:
+    def _fill(
+        self, members: list[Member], grant: Grant, slots: float, saturation: Saturation, policy: Policy
+    ) -> Floats:
         """Grants, and beyond them the slots that would stay idle, to rows that wait."""
         wanted = np.array([member.wanted_slots for member in members])
         granted = np.minimum(grant.cpus, wanted)
