@@ -91,9 +91,9 @@ def test_a_lighter_class_may_take_what_is_spare_and_not_more_in_one_trigger() ->
 
 def test_what_is_not_understood_yet_keeps_the_slots_that_it_takes() -> None:
     stranger = replace(known("q1-1", 0, batches=(batch(1, 995.0, 10, duration_s=4.0, busy_s=20.0),)), workload=None)
-    decided = plan(known("q1-0", 50), known("q3-0", 300, pending=6000), stranger)
-    # One of two slots is the stranger's: 500 rows in five seconds, of which q1 takes 250.
-    assert limits(decided)["q3-0"] == pytest.approx(250, abs=5)
+    decided = plan(known("q1-0", 20), known("q3-0", 300, pending=6000), stranger)
+    # One of two slots is the stranger's: 500 rows in five seconds, of which q1 takes 100.
+    assert limits(decided)["q3-0"] == pytest.approx(400, abs=5)
     assert "1.00 of them with applications not yet understood" in decided.reasons[0].text
 
 

@@ -182,18 +182,6 @@ class MpcPlanner:
             memory.trim += _TRIM_STEP
         memory.trim = min(max(memory.trim, _TRIM_RANGE[0]), _TRIM_RANGE[1])
 
-    def _fill(
-        self, members: list[Member], grant: Grant, slots: float, saturation: Saturation, policy: Policy
-    ) -> Floats:
-        """Grants, and beyond them the slots that would stay idle, to rows that wait."""
-        wanted = np.array([member.wanted_slots for member in members])
-        granted = np.minimum(grant.cpus, wanted)
-        # Nobody can hold back a source without a gate or a limit.
-        granted = np.where([member.gated or member.limited for member in members], granted, wanted)
-        room = slots * policy.predictive.fill * self._memory.trim * saturation.cap - float(granted.sum())
-        weights = np.array([member.weight for member in members])
-        return granted + allocate(wanted - granted, weights, max(room, 0.0))
-
     def _shares(
         self, members: list[Member], granted: Floats, limits: dict[str, int | None], slots: int, policy: Policy
     ) -> list[Proposal]:
@@ -228,6 +216,16 @@ class MpcPlanner:
 
 def _usable(known: Known) -> bool:
     return known.distrust is None and known.workload is not None
+
+
+def _fill(members: list[Member], grant: Grant, room: float) -> Floats:
+    """Grants, and beyond them the slots that would stay idle, to rows that wait."""
+    wanted = np.array([member.wanted_slots for member in members])
+    granted = np.minimum(grant.cpus, wanted)
+    # Nobody can hold back a source without a gate or a limit.
+    granted = np.where([member.gated or member.limited for member in members], granted, wanted)
+    weights = np.array([member.weight for member in members])
+    return granted + allocate(wanted - granted, weights, max(room - float(granted.sum()), 0.0))
 
 
 def _account(members: list[Member], grant: Grant, granted: Floats, slots: int) -> str:
