@@ -255,3 +255,13 @@ def test_admission_never_strangles_a_query_whose_batches_are_all_overhead() -> N
         for action in decision.actions:
             if isinstance(action, SetAdmission):
                 assert action.rows_per_trigger is None or action.rows_per_trigger >= 300
+
+
+def test_knowledge_of_applications_that_are_gone_is_bounded() -> None:
+    controller = Controller(POLICY)
+    for number in range(100):
+        seen = application((batch(0, 1000.0 + number, 10),), name=f"one-shot-{number}")
+        controller.step(Observation(1001.0 + number, (seen,), pool(1)))
+    assert len(controller.knowledge.workloads) == 65
+    assert "one-shot-99" in controller.knowledge.workloads
+    assert "one-shot-35" in controller.knowledge.workloads

@@ -54,6 +54,14 @@ def test_shrinking_waits_for_any_change() -> None:
     assert passed(ScaleExecutors(2), memory=GuardMemory(changed_s=930.0))[1] == []
 
 
+def test_a_limit_that_takes_a_restart_is_a_disruption_and_one_at_a_gate_is_not() -> None:
+    proposals = tuple(Proposal(SetAdmission(name, 100), Reason("test", "because")) for name in ("files", "gated"))
+    memory = GuardMemory(disruptions_s=[500.0, 600.0])
+    actions, held = guard(proposals, GuardContext(1000.0, pool(3), POLICY, memory, frozenset({"files"})))
+    assert actions == (SetAdmission("gated", 100),)
+    assert [found.guard for found in held] == ["disruption-budget"]
+
+
 def test_the_disruption_budget_holds_shrinks_and_restarts_but_not_rescues() -> None:
     spent = GuardMemory(disruptions_s=[500.0, 600.0])
     assert passed(ScaleExecutors(2), memory=spent) == ((), ["disruption-budget"])

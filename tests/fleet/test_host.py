@@ -109,7 +109,7 @@ def batch(number: int, started_s: float, rows: int, busy_s: float, tasks: int = 
 
 
 def test_figures_are_sums_over_a_window() -> None:
-    figures = ApplicationFigures(0.0)
+    figures = ApplicationFigures()
     batches = tuple(batch(number, 100.0 + 5 * number, 50, 2.5) for number in range(4))
     figures.take(ApplicationSample("a", batches, 117.0, 5.0), 118.0)
     summary = figures.summary(118.0)
@@ -133,7 +133,7 @@ def test_what_the_plan_asks_for_is_measured_over_the_window_and_nothing_else() -
     policy = Policy.model_validate({"applications": {"a": {"qos_table": table}}})
     plan = plan_measurements(policy, {"a": ["here"], "b": ["there"]}).for_host("here")
     assert plan.asked_of("b") == ()
-    figures = ApplicationFigures(0.0, asked=plan.asked_of("a"))
+    figures = ApplicationFigures(asked=plan.asked_of("a"))
     for number in range(7):
         sample = ApplicationSample("a", (batch(number, 100.0 + 5 * number, 50, float(number)),), 107.0, 5.0)
         figures.take(sample, 102.0 + 5 * number)

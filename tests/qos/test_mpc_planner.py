@@ -102,7 +102,7 @@ def test_nobody_is_held_back_on_a_forecast_alone() -> None:
     seen = (known("q1-0", 90), known("q2-0", 90), known("q3-0", 90))
     guess = plan(*seen, memory=memory)
     assert guess.reasons[0].code == "hold-unproven"
-    assert not limits(guess)
+    assert limits(guess) == {"q2-0": 900}, "a bound far above what it takes, and no limit for q3"
     work = batch(1, 995.0, 900, duration_s=4.0, busy_s=33.0)
     proof = plan(*seen[:2], known("q3-0", 90, batches=(work,)), memory=memory)
     assert proof.reasons[0].code == "short"

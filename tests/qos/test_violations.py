@@ -66,10 +66,10 @@ def test_estimates_are_near_what_rows_say() -> None:
 
 
 def test_the_report_has_the_most_important_class_first_and_reads_back() -> None:
-    classes = {"low": QosClassRule(weight=1), "high": RULE, "unseen": QosClassRule(weight=3)}
-    profiles = {"low": ClassProfile(), "high": ClassProfile()}
+    profiles = {"low": ClassProfile(), "high": ClassProfile(), "unseen": ClassProfile()}
+    record(profiles["low"], 1.0, BAD, QosClassRule(weight=RULE.weight / 2, latency_s=BAD.max_s))
     record(profiles["high"], 1.0, BAD, RULE)
-    reports = report(profiles, classes)
+    reports = report(profiles)
     assert [each.name for each in reports] == ["high", "low"]
     assert reports[0].late_share > 0.5
     assert not reports[0].kept

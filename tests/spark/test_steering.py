@@ -28,6 +28,7 @@ from tidegate.domain.policy import Policy
 from tidegate.load import Constant
 from tidegate.spark.admission import Admission, InForce, read_admission, read_answer, write_admission, write_answer
 from tidegate.spark.attach import Gate, attach
+from tidegate.spark.rebalance import RebalanceFailed
 from tidegate.spark.settings import Settings
 from tidegate.spark.topology import Topology
 from tidegate.workloads.wordcount import WordCount, check_rows, expected_counts, state_counts
@@ -112,6 +113,40 @@ def test_a_file_source_is_limited_through_restarts_and_freed_when_control_ends(
         lambda: any(report["numInputRows"] >= 30 for report in query.query.recentProgress), "a batch without limit"
     )
     query.query.stop()
+
+
+def test_a_gate_closed_for_a_moment_does_not_stay_so(spark: SparkSession, gate: Gate) -> None:
+    job = WordCount(Constant(rate=200), lookup_s=0.0, lookup_tasks=1, count_tasks=1, trigger_s=0.3)
+    query = gate.start("momentary", job.build)
+    wait_for_batches(gate, "momentary", 2)
+    query.close_gate("test")
+    wait_for(lambda: (query.gate_answer or InForce(Admission(), 0.0, 0)).admission.rows_per_trigger == 1, "the closure")
+    apply(gate, SetAdmission("momentary", 55))
+    query.open_gate("test")
+    wait_for(lambda: batches(gate, "momentary")[-1].rows == 55, "a batch of 55 rows")
+
+
+def test_a_query_that_was_stopped_is_not_started_again(spark: SparkSession, gate: Gate) -> None:
+    job = WordCount(Constant(rate=50), lookup_s=0.0, lookup_tasks=1, count_tasks=1, trigger_s=0.3)
+    query = gate.start("stopped", job.build)
+    wait_for_batches(gate, "stopped", 1)
+    apply(gate, SetParallelism("stopped", "lookup", 2))
+    query.stop_at_boundary()
+    assert not query.query.isActive
+    with pytest.raises(RebalanceFailed, match="does not run any more"):
+        query.rebalance(query.settings.with_parallelism("lookup", 3))
+    assert not query.query.isActive
+
+
+def test_a_journal_that_cannot_be_written_does_not_stop_the_query(spark: SparkSession, gate: Gate) -> None:
+    def full(_: object) -> None:
+        raise OSError("no space left on device")
+
+    job = WordCount(Constant(rate=50), lookup_s=0.0, lookup_tasks=1, count_tasks=1, trigger_s=0.3)
+    query = gate.start("unnoted", job.build)
+    wait_for_batches(gate, "unnoted", 1)
+    assert query.rebalance(query.settings.with_parallelism("lookup", 2), told=full).pause_s > 0
+    assert query.query.isActive
 
 
 def test_settings_that_do_not_start_are_rolled_back(spark: SparkSession, gate: Gate) -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.table import Table
 
 from tidegate.cli import output
 from tidegate.control.entry import Entry
-from tidegate.control.journal import read_entries, read_notes
+from tidegate.control.journal import read_entries, read_knowledge, read_notes
+from tidegate.monitor.violations import ClassReport, report
 
 
 @dataclass(slots=True)
@@ -43,12 +45,14 @@ def explain(
     Example: tidegate explain out/demo/tidegate.db
     """
     stretches = list(summarise(read_entries(journal, observations=False), apart=every))
-    notes = read_notes(journal)
+    notes, knowledge = read_notes(journal), read_knowledge(journal)
+    classes = report(knowledge.classes.classes) if knowledge else ()
     if json:
         output.print_json(
             {
                 "steps": [_plain(stretch) for stretch in stretches],
                 "notes": [{"time_s": note.time_s, "event": note.event, "text": note.text} for note in notes],
+                "classes": [asdict(each) for each in classes],
             }
         )
         return
@@ -56,6 +60,8 @@ def explain(
     lines += [(note.time_s, f"{_clock(note.time_s)}  {note.event}: {note.text}") for note in notes if note.time_s]
     for _, line in sorted(lines, key=lambda line: line[0]):
         typer.echo(line)
+    if classes:
+        output.console.print(_class_table(classes))
     if not lines:
         typer.echo("the journal is empty: the controller has not taken a step yet")
 
@@ -117,6 +123,24 @@ def _line(stretch: Stretch) -> str:
     lines += [f"          {stretch.set_aside} abnormal samples were not learnt from"] if stretch.set_aside else []
     lines += [f"          advice  {advice}" for advice in stretch.advice]
     return "\n".join(lines)
+
+
+def _class_table(classes: Iterable[ClassReport]) -> Table:
+    """What each service class has delivered, the most important first."""
+    table = Table("class", "delay", "rows", "late", "last window", "worst window", "bound", "worst p99", "incidents")
+    for each in classes:
+        table.add_row(
+            each.name,
+            f"{each.latency_s:g} s",
+            f"{each.rows:.0f}",
+            f"{each.late_share:.2%}",
+            f"{each.window_share:.2%}",
+            f"{each.worst_share:.2%}",
+            f"{each.bound:.0%}",
+            f"{each.worst_p99_s:.2f} s",
+            str(each.incidents),
+        )
+    return table
 
 
 def _clock(time_s: float) -> str:

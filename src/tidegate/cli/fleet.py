@@ -146,7 +146,7 @@ def submit(
 ) -> None:
     """Give the fleet an application; the centre places it. Under a name that is there, a new recipe replaces the old.
 
-    Example: tidegate fleet submit examples/wordcount.py --region east --elastic lookup=4 --fleet out/fleet
+    Example: tidegate fleet submit examples/wordcount.py --region east --elastic split=4 --fleet out/fleet
     """
     from tidegate.fleet.state import ApplicationSpec
 
@@ -240,9 +240,9 @@ def down(
         _end_centre(place, pid)
     if json:
         output.print_json({"fleet": str(place.root), "hosts_left": left})
-    elif left:
+    if left:
         raise EnvironmentUnfit(f"after {wait:.0f} s these hosts are still there: {', '.join(left)}; the centre goes on")
-    else:
+    if not json:
         typer.echo(f"fleet {place.root} is down")
 
 

@@ -39,7 +39,7 @@ def host(
     folder, spec = FleetFolder(fleet.resolve()), HostSpec(name, region, slots)
     read_token(folder.token)
     reached = _address(advertise)
-    settings = dict(_setting(pair) for pair in spark_conf or [])
+    settings = output.spark_settings(spark_conf)
     if os.getpgrp() != os.getpid():
         os.setpgid(0, 0)  # the watchdog kills the whole group, which must be nobody else's
 
@@ -62,13 +62,6 @@ def _address(text: str | None) -> tuple[str, int] | None:
     if not host or not port.isdigit():
         raise InvalidInput(f"--advertise {text!r}: write HOST:PORT")
     return host, int(port)
-
-
-def _setting(pair: str) -> tuple[str, str]:
-    key, sign, value = pair.partition("=")
-    if not sign or not key:
-        raise InvalidInput(f"--spark-conf {pair!r}: write key=value")
-    return key, value
 
 
 if __name__ == "__main__":

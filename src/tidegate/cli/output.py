@@ -15,6 +15,8 @@ import typer
 from rich.console import Console
 from rich.logging import RichHandler
 
+from tidegate.domain import InvalidInput
+
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and only JSON, to stdout.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Folder for reports, figures and journals.", file_okay=False)]
 
@@ -24,6 +26,17 @@ console = Console(stderr=True, highlight=False, soft_wrap=True)
 def print_json(value: Any) -> None:
     """One JSON document on stdout; a number that is not one is an error, never NaN."""
     typer.echo(json_text.dumps(value, indent=2, allow_nan=False))
+
+
+def spark_settings(pairs: list[str] | None) -> dict[str, str]:
+    """`--spark-conf key=value`, as often as it is given."""
+    found = {}
+    for pair in pairs or []:
+        key, sign, value = pair.partition("=")
+        if not sign or not key:
+            raise InvalidInput(f"--spark-conf {pair!r}: write key=value")
+        found[key] = value
+    return found
 
 
 def log_to_stderr() -> None:

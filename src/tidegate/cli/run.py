@@ -47,7 +47,7 @@ def run(
     if chosen.store is None:
         chosen = chosen.model_copy(update={"store": str(folder / "tidegate.db")})
     module = load_app(app)
-    settings = dict(_setting(pair) for pair in spark_conf or [])
+    settings = output.spark_settings(spark_conf)
 
     from tidegate.spark.attach import attach
 
@@ -122,24 +122,20 @@ def _follow(spark: SparkSession, gate: Gate, duration: float | None) -> None:
     """Until all queries have ended, one has failed, the time is up, or the user stops it."""
     end_s = None if duration is None else time.monotonic() + duration
     told = -1
-    seen: dict[str, Any] = {}
+    started: dict[str, Any] = {}
     while end_s is None or time.monotonic() < end_s:
-        seen |= {query.runId: query for query in [*(query.query for query in gate.queries()), *spark.streams.active]}
-        for query in seen.values():
-            if query.exception() is not None:
-                raise EnvironmentUnfit(f"query {query.name} failed: {str(query.exception()).splitlines()[0]}")
-        if not any(query.isActive for query in seen.values()) and not gate.rebalancing:
-            return
+        started |= {query.runId: query for query in spark.streams.active}
+        if not gate.rebalancing:  # a run that failed in a rebalance is followed by another
+            own = {query.name: query.query for query in gate.queries()}
+            others = [query for query in started.values() if query.name not in own]
+            for query in (*own.values(), *others):
+                if query.exception() is not None:
+                    raise EnvironmentUnfit(f"query {query.name} failed: {str(query.exception()).splitlines()[0]}")
+            if not any(query.isActive for query in (*own.values(), *others)):
+                return
         last = gate.runner.last
         if last is not None and last.decision is not None and last.decision.actions and gate.runner.steps != told:
             told = gate.runner.steps
             done = ", ".join(str(action) for action in last.decision.actions)
             output.console.print(f"{done} — because {last.decision.reasons[0]}")
         time.sleep(0.2)
-
-
-def _setting(pair: str) -> tuple[str, str]:
-    key, sign, value = pair.partition("=")
-    if not sign or not key:
-        raise InvalidInput(f"--spark-conf {pair!r}: write key=value")
-    return key, value

@@ -16,6 +16,8 @@ from tidegate.planning.mpc_planner import MpcPlanner
 from tidegate.planning.planner import Known, Plan, Planner, Situation
 from tidegate.planning.tuning import advise
 
+_MOST_ABSENT = 64
+
 
 class Controller:
     """Steps from observation to decision. Its whole state is `knowledge`, which can be saved and given to another.
@@ -35,7 +37,8 @@ class Controller:
         known, abnormal = self._known(observation)
         situation = Situation(observation.time_s, known, observation.pool, self.policy, observation.hosts)
         plan = self._planner.plan(situation)
-        context = GuardContext(observation.time_s, observation.pool, self.policy, self.knowledge.guards)
+        limited = frozenset(sample.name for sample in observation.applications if sample.limited)
+        context = GuardContext(observation.time_s, observation.pool, self.policy, self.knowledge.guards, limited)
         actions, held = guard(plan.proposals, context)
         reasons = plan.reasons + tuple(
             proposal.reason for proposal in plan.proposals if proposal.reason not in plan.reasons
@@ -71,7 +74,16 @@ class Controller:
             doubt = distrust(sample, memory, observation.time_s, self.policy.guards.max_age_s)
             workload = evaluate(memory, sample, observation.time_s, self.policy.capacity)
             known.append(Known(sample, workload, doubt))
+        self._forget({seen.name for seen in observation.applications})
         return tuple(known), tuple(abnormal)
+
+    def _forget(self, present: set[str]) -> None:
+        """Of the applications that are not there, only so many are remembered, the newest."""
+        workloads = self.knowledge.workloads
+        absent = [name for name in workloads if name not in present]
+        for name in absent[: max(0, len(absent) - _MOST_ABSENT)]:
+            del workloads[name]
+            self.knowledge.costs.pop(name, None)
 
     def _qos(self, observation: Observation) -> tuple[tuple[QosReading, ...], frozenset[str]]:
         """The policy's rows and graphs with the latency objectives that are missed, and the applications that do so."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from tidegate.control.entry import Entry, Note
@@ -123,6 +123,15 @@ def read_notes(path: str | Path) -> list[Note]:
     """What happened to the control itself, oldest first."""
     with closing(_reading(path)) as database:
         return [Note(*row) for row in database.execute("SELECT time_s, event, text FROM notes ORDER BY id")]
+
+
+def read_knowledge(path: str | Path) -> Knowledge | None:
+    """What the controller last knew; None where it never said, or in a form of another version."""
+    with closing(_reading(path)) as database:
+        row = database.execute("SELECT body FROM knowledge").fetchone()
+    with suppress(ValueError):
+        return from_json(Knowledge, row[0]) if row else None
+    return None
 
 
 def _reading(path: str | Path) -> sqlite3.Connection:

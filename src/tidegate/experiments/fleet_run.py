@@ -24,7 +24,7 @@ import numpy as np
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from tidegate.domain import EnvironmentUnfit
+from tidegate.domain import EnvironmentUnfit, InvalidInput
 from tidegate.experiments.wire import Wire
 from tidegate.fleet.centrelock import centre_pid
 from tidegate.fleet.evidence import commits, committed_rows, overlaps, runs
@@ -95,6 +95,8 @@ class FleetRun:
 
     def __init__(self, out: Path, course: Course, told: Told) -> None:
         self.folder = FleetFolder((out / "fleet").resolve())
+        if self.folder.registry.exists():
+            raise InvalidInput(f"{self.folder.root}: holds an earlier fleet, whose checkpoints would go on; remove it")
         self.course = course
         self._told = told
         self._file = out / "fleet.yaml"
@@ -378,5 +380,4 @@ def play(out: Path, course: Course, told: Told) -> dict[str, Any]:
         return run.finish()
     finally:
         (out / "partial.json").write_text(json.dumps({**run.found, "samples": run.samples}, indent=1))
-        if run.folder.registry.exists():
-            run.fleet("down")
+        run.fleet("down")

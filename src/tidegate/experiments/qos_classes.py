@@ -181,6 +181,7 @@ def start_queries(
                 time.sleep(0.05)
             if query.gated:
                 break
+            query.query.stop()
     _check(gate)
 
 

@@ -228,12 +228,22 @@ def _control(cluster: HostCluster, store: Path) -> Callable[[], None]:
         leftover.unlink()
     journal, clock = SqliteJournal(store), WallClock()
     runner = Runner(cluster, Controller(policy(Mode.APPLY, store)), clock, journal, journal)
-    thread = threading.Thread(target=runner.run, name="tidegate-control", daemon=True)
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            runner.run()
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=run, name="tidegate-control", daemon=True)
     thread.start()
 
     def end() -> None:
         clock.stop()
         thread.join(10)
+        if failed:
+            raise EnvironmentUnfit(f"the control ended early: {failed[0]}")
 
     return end
 

@@ -1,41 +1,11 @@
-"""Service classes as tables: what each has delivered, and the figures of the experiments on them."""
+"""The figures of the experiments on service classes as tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from collections.abc import Mapping
 from typing import Any
 
 from rich.table import Table
-
-from tidegate.monitor.violations import ClassReport
-
-
-def class_table(reports: Iterable[ClassReport]) -> Table:
-    """One row per class, the most important first.
-
-    >>> class_table([ClassReport("q1", 0.3, 0.05, 100.0, 0.01, 0.0, 0.02, 0.4, 0, None)]).row_count
-    1
-    """
-    table = Table("class", "delay", "rows", "late", "last window", "worst window", "bound", "worst p99", "incidents")
-    for each in reports:
-        table.add_row(
-            each.name,
-            f"{each.latency_s:g} s",
-            f"{each.rows:.0f}",
-            f"{each.late_share:.2%}",
-            f"{each.window_share:.2%}",
-            f"{each.worst_share:.2%}",
-            f"{each.bound:.0%}",
-            f"{each.worst_p99_s:.2f} s",
-            str(each.incidents),
-        )
-    return table
-
-
-def class_document(reports: Iterable[ClassReport]) -> list[dict[str, Any]]:
-    """The same for JSON."""
-    return [asdict(each) for each in reports]
 
 
 def scale_tables(document: Mapping[str, Any]) -> list[Table]:

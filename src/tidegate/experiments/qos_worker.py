@@ -1,7 +1,7 @@
 """One class as a Spark application of its own: a process that plays its three queries when it is told to.
 
 `python -m tidegate.experiments.qos_worker CLASS OUT` obeys lines on its input, and answers each with one line of JSON:
-`run NAME START_MS` starts the queries, `stop` ends them; the end of the input ends the process.
+`run PLAN NAME START_MS` starts the queries, `stop` ends them; the end of the input ends the process.
 """
 
 from __future__ import annotations

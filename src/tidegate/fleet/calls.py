@@ -36,7 +36,6 @@ class Server:
     """Listens, and answers every authenticated connection in a thread of its own."""
 
     def __init__(self, answer: Answer, token: bytes, bind: str = "127.0.0.1", port: int = 0) -> None:
-        self._answer = answer
         self._token = token
         self._socket = socket.create_server((bind, port), backlog=16)
         self.address: tuple[str, int] = self._socket.getsockname()[:2]

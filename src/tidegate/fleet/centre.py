@@ -6,6 +6,7 @@ and a centre that was killed goes on where it ended. It stops no query itself: i
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -82,7 +83,8 @@ class Centre:
                 self.step()
             except Exception as error:  # a full disk or a broken provider must not end the centre
                 logger.exception("a step of the centre failed")
-                self._registry.note("step-failed", "centre", f"{type(error).__name__}: {error}")
+                with contextlib.suppress(Exception):  # the registry is on the same disk
+                    self._registry.note("step-failed", "centre", f"{type(error).__name__}: {error}")
             self._ended.wait(max(_SHORTEST_PAUSE_S, self._config.timing.poll_s - (steady_s() - began_s)))
 
     def end(self) -> None:

@@ -29,7 +29,6 @@ class OperatorFigures:
 class ApplicationFigures:
     """The recent batches of one run of an application."""
 
-    began_s: float
     interval_s: float = 0.0
     batches: deque[BatchSample] = field(default_factory=deque)
     rows_done: int = 0
@@ -68,7 +67,7 @@ class ApplicationFigures:
         recent = self._recent(now_s)
         # A first batch pays for cold processes: its cost is not the load's.
         warm = [batch for batch in recent if not batch.warming]
-        span_s = self._span_s(warm, now_s)
+        span_s = self._span_s(warm)
         busy = [batch.busy_s for batch in warm if batch.busy_s is not None]
         latencies = [batch.latency.p99_s for batch in recent if batch.latency is not None]
         operators = self.batches[-1].operators if self.batches else ()
@@ -84,12 +83,12 @@ class ApplicationFigures:
         """One operator's view; None until it has been seen at work."""
         recent = [batch for batch in self._recent(now_s) if not batch.warming]
         samples = [(batch, op) for batch in recent for op in batch.operators if op.name == name]
-        span_s = self._span_s(recent, now_s)
+        span_s = self._span_s(recent)
         if not samples or not span_s:
             return None
         replicas = samples[-1][1].parallelism
         same = [(batch, op) for batch, op in samples if op.parallelism == replicas]
-        span_s = self._span_s([batch for batch, _ in same], now_s) or span_s
+        span_s = self._span_s([batch for batch, _ in same]) or span_s
         busy_s = sum(op.busy_s for _, op in same)
         rows = sum(op.rows_in or 0 for _, op in same)
         return OperatorFigures(
@@ -103,7 +102,8 @@ class ApplicationFigures:
         """Means over the window of what the plan asks for; what nobody asks for any more is left out."""
         found = {}
         for operator, metric in self.asked:
-            values = [readings[operator, metric] for _, readings in self.readings if (operator, metric) in readings]
+            taken = [readings.get((operator, metric)) for _, readings in list(self.readings)]
+            values = [value for value in taken if value is not None]
             if values:
                 found[f"{operator}.{metric}" if operator else metric] = round(sum(values) / len(values), 6)
         return found
@@ -118,13 +118,13 @@ class ApplicationFigures:
 
     def _recent(self, now_s: float) -> list[BatchSample]:
         """The batches of the window; where they are longer than that, the newest one, for a while."""
-        recent = [batch for batch in self.batches if batch.committed_s >= now_s - self.window_s]
+        recent = [batch for batch in list(self.batches) if batch.committed_s >= now_s - self.window_s]
         newest = self.batches[-1] if self.batches else None
         if not recent and newest is not None and newest.committed_s >= now_s - _STALE_WINDOWS * self.window_s:
             return [newest]
         return recent
 
-    def _span_s(self, batches: list[BatchSample], now_s: float) -> float | None:
+    def _span_s(self, batches: list[BatchSample]) -> float | None:
         """From the start of the first batch to the start of the trigger after the last."""
         if not batches:
             return None

@@ -93,7 +93,7 @@ class SparkQueries:
         with self._lock:
             query = RestartableQuery(self._spark, build, settings)
             self._cluster.restartable[spec.name] = query
-            self._figures[spec.name] = ApplicationFigures(time.time(), asked=self._plan.asked_of(spec.name))
+            self._figures[spec.name] = ApplicationFigures(asked=self._plan.asked_of(spec.name))
             self._handles[spec.name] = SparkQuery(query)
             return self._handles[spec.name]
 
@@ -181,5 +181,7 @@ def serve(
         if runner.ended():
             logger.error("Spark has ended, and this host with it")
             agent.end()
-    staff.end()
-    agent.close()
+    try:
+        staff.end()
+    finally:
+        agent.close()

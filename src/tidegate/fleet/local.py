@@ -23,6 +23,7 @@ from tidegate.fleet.lease import Fenced, HeldLease, LeaseWatch
 from tidegate.fleet.look import Glance, Lookout
 from tidegate.fleet.naming import INFRASTRUCTURE, application_manager, operator_manager, received, region_manager
 from tidegate.fleet.state import HostCard, Phase, RegionWish, Tenancy
+from tidegate.fleet.steady import steady_s
 from tidegate.managers import (
     HostView,
     Message,
@@ -46,6 +47,7 @@ logger = logging.getLogger("tidegate")
 _STATES = TypeAdapter(dict[str, OperatorState])
 _LOOP_S = 1.0
 _OUTBOX = 256
+_RETRY_S = 600.0
 _SEAT_PATIENCE_S = 60.0
 _SMOOTH_ALREADY = 1.0  # figures are means over a window of batches
 _HERE = {Phase.STARTING, Phase.RUNNING, Phase.STOPPING}
@@ -85,6 +87,8 @@ class HostStaff:
         self._inbox: deque[str] = deque(maxlen=_OUTBOX)
         self._said: dict[str, str] = {}
         self._operators: dict[str, dict[str, OperatorState]] = {}
+        self._not_before: dict[tuple[str, str, int], float] = {}
+        """Sizes that an operator could not be given, and when that is tried again."""
         self._speaker = _Speaker(card, config, folder, token)
         self._ended = threading.Event()
 
@@ -199,13 +203,17 @@ class HostStaff:
 
     def _carry_out(self, application: str, operator: str, replicas: int, target: int) -> None:
         """Level-triggered: whatever the query was last built with, it gets the size that was ordered."""
+        ordered = (application, operator, target)
         if self._host.tasks(application).get(operator, replicas) == target:
+            return
+        if steady_s() < self._not_before.get(ordered, 0.0):
             return
         try:
             pause_s = self._host.rescale(application, operator, target)
             logger.info("%s.%s: %d tasks, a pause of %.1f s", application, operator, target, pause_s)
         except Exception as error:
             logger.warning("%s.%s could not be rescaled to %d tasks: %s", application, operator, target, error)
+            self._not_before[ordered] = steady_s() + _RETRY_S  # every try is a pause of the query
 
 
 class _Speaker:
@@ -227,8 +235,14 @@ class _Speaker:
         self._said = ""
 
     @property
+    def _speaks(self) -> bool:
+        """Is the lease still ours? It may have run out while this host was busy with a rescale."""
+        lease = self._lease
+        return lease is not None and lease.remaining_s > 0
+
+    @property
     def wish(self) -> RegionWish | None:
-        if self._lease is None:
+        if not self._speaks:
             return None
         seats = {application: host for application, (host, _) in self._seats.items()}
         return RegionWish(self._region, seats, tuple(sorted(self._released)))
@@ -256,7 +270,7 @@ class _Speaker:
             lease.release()
 
     def step(self, inbox: list[Message], now_s: float) -> list[Message]:
-        if self._lease is None:
+        if not self._speaks:
             return []
         glances = self._lookout.look(self._region)
         self._forget(glances, now_s)

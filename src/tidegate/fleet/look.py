@@ -53,6 +53,8 @@ class Lookout:
     def look(self, region: str | None = None) -> dict[str, Glance]:
         """Every host that shows its card (in the region), by name."""
         cards = [card for card in self._folder.cards() if region in {None, card.spec.region}]
+        for gone in self._clients.keys() - {card.spec.name for card in cards}:
+            self._clients.pop(gone)[1].close()
         if not cards:
             return {}
         with ThreadPoolExecutor(max_workers=min(16, len(cards))) as pool:

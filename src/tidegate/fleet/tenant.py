@@ -240,7 +240,7 @@ class Tenant:
         self._enter(Phase.FAILED, why)
         self._lease = None
         logger.warning("%s: %s", self.spec.name, why)
-        self._unwanted.wait(min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** (self._failures - 1)))
+        self._unwanted.wait(min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** min(self._failures - 1, 16)))
 
     def _enter(self, phase: Phase, note: str = "") -> None:
         self._phase, self._since_s, self._note = phase, time.time(), note

@@ -41,6 +41,10 @@ class ClassProfile:
     """How often a window went over the bound."""
     over: bool = False
     last_incident_s: float | None = None
+    latency_s: float = 0.0
+    """The rule of the class when it last had rows: delay, bound on late rows, weight."""
+    bound: float = 0.0
+    weight: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,7 @@ def record(profile: ClassProfile, time_s: float, latency: LatencySample, rule: Q
     >>> profile.incidents, round(profile.late_rows)
     (1, 22)
     """
+    profile.latency_s, profile.bound, profile.weight = rule.latency_s, rule.violations, rule.weight
     width_s = rule.window_s / _BUCKETS
     number = int(time_s // width_s)
     late = latency.rows * late_share(latency, rule.latency_s)
@@ -118,21 +123,21 @@ def late_share(latency: LatencySample, bound_s: float) -> float:
     return 0.0
 
 
-def report(profiles: dict[str, ClassProfile], classes: dict[str, QosClassRule]) -> tuple[ClassReport, ...]:
-    """Every class that has been seen, the most important first."""
+def report(profiles: dict[str, ClassProfile]) -> tuple[ClassReport, ...]:
+    """Every class that has had rows, the most important first."""
     return tuple(
         ClassReport(
             name=name,
-            latency_s=rule.latency_s,
-            bound=rule.violations,
+            latency_s=profile.latency_s,
+            bound=profile.bound,
             rows=profile.rows,
-            late_share=profile.late_rows / profile.rows if profile.rows else 0.0,
+            late_share=profile.late_rows / profile.rows,
             window_share=window_share(profile),
             worst_share=profile.worst_share,
             worst_p99_s=profile.worst_p99_s,
             incidents=profile.incidents,
             last_incident_s=profile.last_incident_s,
         )
-        for name, rule in sorted(classes.items(), key=lambda item: -item[1].weight)
-        if (profile := profiles.get(name)) is not None
+        for name, profile in sorted(profiles.items(), key=lambda item: -item[1].weight)
+        if profile.rows
     )

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from tidegate.domain import Action, Held, Proposal, Reason, ScaleExecutors, SetBatchInterval, SetParallelism
+from tidegate.domain import (
+    Action,
+    Held,
+    Proposal,
+    Reason,
+    ScaleExecutors,
+    SetAdmission,
+    SetBatchInterval,
+    SetParallelism,
+)
 from tidegate.domain.observation import ExecutorPool
 from tidegate.domain.policy import Policy
 
@@ -29,6 +38,8 @@ class GuardContext:
     pool: ExecutorPool
     policy: Policy
     memory: GuardMemory
+    limited: frozenset[str] = frozenset()
+    """Applications whose sources take a limit through a restart only."""
 
 
 Verdict = tuple[Action | None, Reason | None]
@@ -83,7 +94,7 @@ def cool_down(action: Action, context: GuardContext) -> Verdict:
 
 def disruption_budget(action: Action, context: GuardContext) -> Verdict:
     """Only so many shrinks and restarts an hour. Growing disturbs nobody and may be a rescue: it always passes."""
-    if not is_disruption(action, context.pool):
+    if not is_disruption(action, context):
         return action, None
     spent = [time_s for time_s in context.memory.disruptions_s if time_s > context.time_s - _HOUR_S]
     limit = context.policy.guards.disruptions_per_hour
@@ -92,10 +103,12 @@ def disruption_budget(action: Action, context: GuardContext) -> Verdict:
     return None, Reason("disruption-budget", f"{len(spent)} disruptions in the last hour, {limit} allowed")
 
 
-def is_disruption(action: Action, pool: ExecutorPool) -> bool:
+def is_disruption(action: Action, context: GuardContext) -> bool:
     """Does the action unsettle a running job?"""
     if isinstance(action, ScaleExecutors):
-        return action.target < pool.requested
+        return action.target < context.pool.requested
+    if isinstance(action, SetAdmission):
+        return action.application in context.limited
     return isinstance(action, SetParallelism | SetBatchInterval)
 
 
@@ -129,7 +142,7 @@ def guard(proposals: tuple[Proposal, ...], context: GuardContext) -> tuple[tuple
 
 def _remember(action: Action, context: GuardContext) -> None:
     memory, now_s = context.memory, context.time_s
-    if is_disruption(action, context.pool):
+    if is_disruption(action, context):
         memory.disruptions_s = [time_s for time_s in memory.disruptions_s if time_s > now_s - _HOUR_S] + [now_s]
     if isinstance(action, ScaleExecutors):
         memory.changed_s = now_s

@@ -86,7 +86,7 @@ class MpcPlanner:
         account = _account(members, grant, granted, slots)
         account += f", {taken:.2f} of them with applications not yet understood" if taken else ""
         verdict = self._verdict(members, any(limits.values()), busy, slots * period_s)
-        proposals, held = self._admissions(members, granted, limits, situation) if verdict != _UNPROVEN else ([], [])
+        proposals, held = self._admissions(members, granted, limits, situation, may_hold=verdict != _UNPROVEN)
         proposals += self._shares(members, granted, limits, slots, policy)
         reasons = [Reason(verdict, account)]
         reasons += [saturation.reason] if saturation.reason else []
@@ -122,7 +122,12 @@ class MpcPlanner:
         )
 
     def _admissions(
-        self, members: list[Member], granted: Floats, limits: dict[str, int | None], situation: Situation
+        self,
+        members: list[Member],
+        granted: Floats,
+        limits: dict[str, int | None],
+        situation: Situation,
+        may_hold: bool,
     ) -> tuple[list[Proposal], list[Reason]]:
         """What is asked of the sources, and why some of it is not asked for now."""
         slots = situation.pool.slots
@@ -130,6 +135,8 @@ class MpcPlanner:
         proposals, held = [], []
         for member, slots_of in zip(members, granted, strict=True):
             limit = limits[member.name]
+            if limit is not None and not may_hold:
+                continue  # what it has now stays
             if limit is None and member.name in bounds:
                 asked = bound_burst(member, bounds[member.name])
             else:

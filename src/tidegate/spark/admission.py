@@ -58,6 +58,12 @@ def read_answer(path: Path) -> InForce | None:
     return InForce(admission, float(fields["time_s"]), int(fields["arrived_rows"]))
 
 
+def forget_gate(path: Path) -> None:
+    """Begin anew: nothing is asked, and nobody has answered."""
+    path.unlink(missing_ok=True)
+    _answer_path(path).unlink(missing_ok=True)
+
+
 def _answer_path(path: Path) -> Path:
     return path.with_name(path.name + ".inforce")
 

@@ -83,7 +83,10 @@ class Gate:
         _register_source(spark)
         self.cluster = SparkCluster(spark, policy, note=lambda event, text: self.journal.note(time.time(), event, text))
         self._clock = WallClock()
-        self.controller = Controller(policy, self.journal.load())
+        knowledge = self.journal.load()
+        if knowledge is not None:
+            knowledge.classes.shares.clear()  # pools are as Spark made them, whatever was asked for in an earlier life
+        self.controller = Controller(policy, knowledge)
         self._recording = (
             RecordingJournal(self.journal, HistoryWriter(Path(policy.history))) if policy.history else None
         )
@@ -181,12 +184,12 @@ class Gate:
 
     def _close(self) -> None:
         try:
-            if self._recording is not None:
-                self._recording.close(time.time())
             if not self._context_stopped():
                 self.cluster.close()
+            if self._recording is not None:
+                self._recording.close(time.time())
         except Exception as error:
-            logger.debug("listeners could not be taken back: %s", error)
+            logger.warning("the control did not end in good order: %s", str(error).splitlines()[0])
 
 
 def _register_source(spark: SparkSession) -> None:

@@ -53,9 +53,6 @@ class Checkpoint:
             return int(found)
         return None
 
-    def has_state(self) -> bool:
-        return bool(self._files.names("state/0/_metadata") or self._files.names("state/0/0"))
-
     def back_up(self) -> None:
         """Keep a copy of what says where the query stands: its metadata, and the newest offsets and commits."""
         self.beside.delete("backup")

@@ -110,12 +110,14 @@ class SparkCluster:
         return (self.pools.capability(), *(_admission_of(query) for query in list(self.restartable.values())))
 
     def close(self) -> None:
-        self._rebalancer.close()
-        self.resume_batches()
-        self.pools.restore()
-        for query in list(self.restartable.values()):
-            query.release()
-        self._watcher.stop()
+        """Take everything back; what cannot be taken back keeps nothing else from it."""
+        releases = (query.release for query in list(self.restartable.values()))
+        for undo in (self._rebalancer.close, self.resume_batches, self.pools.restore, *releases, self._watcher.stop):
+            try:
+                undo()
+            except Exception as error:
+                text = next(iter(str(error).strip().splitlines()), type(error).__name__)
+                logger.warning("something of the control could not be taken back: %s", text)
 
     def _tried(
         self, actions: Sequence[Action], act: Callable[..., list[ActionReceipt]], *arguments: object

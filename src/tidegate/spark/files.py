@@ -26,9 +26,9 @@ class Files:
         return sorted(str(name) for name in found if not str(name).startswith("."))
 
     def read(self, name: str) -> str | None:
-        """The whole text, or None where the file is not there."""
-        path = self._path(name)
-        if not self._system.exists(path):
+        """The whole text, or None where the file is not there; also what a `replace` was killed over at its end."""
+        path = next((path for path in (self._path(name), self._draft(name)) if self._system.exists(path)), None)
+        if path is None:
             return None
         stream = self._system.open(path)
         try:
@@ -38,7 +38,7 @@ class Files:
 
     def replace(self, name: str, text: str) -> None:
         """Write beside and rename, so that nobody ever reads half of it."""
-        draft = self._path(f"{name}.draft")
+        draft = self._draft(name)
         stream = self._system.create(draft, True)
         try:
             stream.write(bytearray(text.encode()))
@@ -46,7 +46,11 @@ class Files:
             stream.close()
         target = self._path(name)
         self._system.delete(target, False)
-        self._system.rename(draft, target)
+        if not self._system.rename(draft, target):
+            raise OSError(f"{target} could not be written")
+
+    def _draft(self, name: str) -> Any:
+        return self._path(f"{name}.draft")
 
     def exists(self, name: str) -> bool:
         return bool(self._system.exists(self._path(name)))

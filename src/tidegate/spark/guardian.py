@@ -9,14 +9,14 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tidegate.spark.shares import recover
+from tidegate.spark.shares import undo_record
 
 
 def main() -> None:
     record = Path(sys.argv[1])
-    sys.stdin.buffer.read()  # returns when the owner has gone
+    sys.stdin.buffer.read()  # returns when the owner has gone; it may still be listed as a process
     if record.exists():
-        recover(record.parent)
+        undo_record(record)
 
 
 if __name__ == "__main__":

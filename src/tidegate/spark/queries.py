@@ -13,9 +13,9 @@ from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from tidegate.domain import InvalidInput
-from tidegate.spark.admission import Admission, InForce, read_answer, write_admission
+from tidegate.spark.admission import Admission, InForce, forget_gate, read_answer, write_admission
 from tidegate.spark.pools import in_pool
-from tidegate.spark.rebalance import Rebalanced, Transaction, rebalance, recover
+from tidegate.spark.rebalance import Rebalanced, RebalanceFailed, Transaction, rebalance, recover
 from tidegate.spark.settings import LIMIT, Settings
 
 Build = Callable[[SparkSession, Settings], DataStreamWriter]
@@ -37,7 +37,8 @@ class RestartableQuery:
         self._lock = threading.Lock()
         self._gate_lock = threading.Lock()  # the control holds batches while the user's thread may stop the query
         self._gate = Path(settings.gate)
-        self._gate.unlink(missing_ok=True)  # an earlier query of this name may have left it closed
+        forget_gate(self._gate)  # an earlier query of this name may have left it closed
+        self._over = False
         self._asked: Admission | None = None
         self._closed_by: set[str] = set()
         self.settings = recover(spark, settings) if settings.checkpoint else settings
@@ -68,7 +69,8 @@ class RestartableQuery:
         if answer is None:
             return None
         with self._gate_lock:
-            return self._asked or answer.admission
+            # Closed for a moment is not what it is set to: whoever turns one knob must not make that last.
+            return self._asked or (Admission() if answer.admission == _CLOSED else answer.admission)
 
     def admit(self, admission: Admission) -> None:
         """Turn the source's gate, without a restart; a closed gate takes it up when it opens."""
@@ -114,6 +116,8 @@ class RestartableQuery:
         Raises `RebalanceFailed` where it did not work and the query runs as before.
         """
         with self._lock:
+            if self._over or not self.query.isActive:
+                raise RebalanceFailed("nothing changed: the query does not run any more")
             return rebalance(self, settings, partitions, told)
 
     def restart(self, settings: Settings) -> float:
@@ -134,9 +138,11 @@ class RestartableQuery:
         return False
 
     def stop_at_boundary(self) -> None:
-        """Stop between two batches."""
-        self.drain()
-        self.open_gate(_DRAIN)  # the next run must not find it closed
+        """Stop between two batches, for good; a rebalance that is under way ends first."""
+        with self._lock:
+            self._over = True
+            self.drain()
+            self.open_gate(_DRAIN)  # the next run must not find it closed
 
     # what a rebalance asks for
 

@@ -125,11 +125,15 @@ def rebalance(
 
     `partitions` are those that the state is to have; None where no state moves.
     """
-    if partitions is not None and Checkpoint(query.spark, query.settings.checkpoint).position().committed < 0:
-        raise RebalanceFailed(
-            "nothing changed: the query does not keep its checkpoint where gate.start was told; "
-            "use settings.checkpoint in the build, or give gate.start the path"
-        )
+    if partitions is not None:
+        checkpoint = Checkpoint(query.spark, query.settings.checkpoint)
+        if checkpoint.position().committed < 0:
+            raise RebalanceFailed(
+                "nothing changed: the query does not keep its checkpoint where gate.start was told; "
+                "use settings.checkpoint in the build, or give gate.start the path"
+            )
+        if checkpoint.state_partitions() == partitions:
+            partitions = None  # the state is as it should be: nothing moves, and a way back has no batch to drop
     run = _Run(query, after, partitions, told)
     try:
         run.drain()
@@ -218,8 +222,7 @@ class _Run:
         assert batch is not None
         self._checkpoint.back_up()
         self._reach(Step.BACKED_UP)
-        if self._checkpoint.state_partitions() != partitions:
-            self._query.spark._streamingCheckpointManager.repartition(self._checkpoint.path, partitions)
+        self._query.spark._streamingCheckpointManager.repartition(self._checkpoint.path, partitions)
         self._reach(Step.REPARTITIONED)
         before, now = state_digests(
             self._query.spark, self._checkpoint.path, (batch, self._checkpoint.position().committed)
@@ -248,10 +251,13 @@ class _Run:
         if self.record.step in _FORWARD and batch is not None and own_batches > 0:
             self._query.begin(self._after)
             return
-        self._reach(Step.ROLLING_BACK)
-        if moved and batch is not None:
-            self._checkpoint.drop_after(batch)
-        self._reach(Step.ROLLED_BACK)
+        try:
+            self._reach(Step.ROLLING_BACK)
+            if moved and batch is not None:
+                self._checkpoint.drop_after(batch)
+            self._reach(Step.ROLLED_BACK)
+        except Exception as error:  # a full disk, say: the query is worth more than the record
+            logger.warning("%s: the way back could not be written down: %s", self._before.name, _first_line(error))
         self._query.begin(self._before)
 
     def _confirm(self, started_at: int) -> None:
@@ -274,7 +280,10 @@ class _Run:
     def _reach(self, step: Step) -> None:
         self.record = replace(self.record, step=step, times_s={**self.record.times_s, step.value: time.time()})
         self._checkpoint.beside.replace(_RECORD, to_json(self.record))
-        self._told(self.record)
+        try:
+            self._told(self.record)
+        except Exception as error:  # a journal that cannot be written must not stop a query
+            logger.warning("%s: a step was not noted: %s", self._before.name, _first_line(error))
 
 
 def _last_commit_s(query: StreamingQuery) -> float | None:

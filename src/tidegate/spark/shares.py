@@ -193,16 +193,20 @@ def recover(records: Path = RECORDS, files: CgroupFiles | None = None) -> int:
     found = 0
     for path in sorted(records.glob("*.json")) if records.is_dir() else []:
         try:
-            record = json.loads(path.read_text())
-            if _alive(record):
+            if _alive(json.loads(path.read_text())):
                 continue
-            _undo(record, files or CgroupFiles())
+            undo_record(path, files)
         except (OSError, ValueError, KeyError) as error:
             logger.warning("groups of an earlier run could not be undone (%s): %s", path, error)
             continue
-        path.unlink(missing_ok=True)
         found += 1
     return found
+
+
+def undo_record(path: Path, files: CgroupFiles | None = None) -> None:
+    """Undo what a record says, and remove it."""
+    _undo(json.loads(path.read_text()), files or CgroupFiles())
+    path.unlink(missing_ok=True)
 
 
 def _undo(record: dict[str, Any], files: CgroupFiles) -> None:
