@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import StrMethodFormatter
 
 from tidegate.experiments.qos_classes import QosRun
 from tidegate.experiments.qos_plan import CLASSES, OBJECTIVES_S, QosPlan
@@ -44,6 +45,8 @@ def draw_response(plan: QosPlan, runs: Sequence[QosRun], path: Path) -> Path:
         axes.set_xlabel("arrival, s")
     if shared is not None:
         shared.set_yscale("log")
+        for formatting in (shared.yaxis.set_major_formatter, shared.yaxis.set_minor_formatter):
+            formatting(StrMethodFormatter("{x:g}"))  # seconds, not powers of ten
         shared.set_ylabel("p99 response, s")
         shared.legend(fontsize=7)
     return _save(figure, path)
