@@ -9,7 +9,10 @@ from tidegate.spark.cgroups import PROCS, V1, V2, CgroupFiles, CgroupTree, Knobs
 
 
 class FakeKernel(CgroupFiles):
-    """A process is in one group of a tree at a time; groups with processes or groups in them cannot be removed."""
+    """A process is in one group of a tree at a time; groups with processes or groups in them cannot be removed.
+
+    Version 2: a group other than the root has processes or hands controllers down, never both.
+    """
 
     def __init__(self, root: Path, version: int, pids: list[int]) -> None:
         self.version = version
@@ -22,6 +25,16 @@ class FakeKernel(CgroupFiles):
             (self.mounts["all"] / "cgroup.controllers").write_text("cpu memory pids")
             (self.mounts["all"] / "cgroup.subtree_control").write_text("")
         self.gone: set[int] = set()
+        self.origin = "/"
+
+    def delegate(self, name: str, pids: list[int]) -> Path:
+        """Processes in a group of their own beneath the root, as a job has that was started there."""
+        self.origin = f"/{name}"
+        for mount in self.mounts.values():
+            self.make(mount / name)
+            for pid in pids:
+                self.write(mount / name / PROCS, str(pid))
+        return next(iter(self.mounts.values())) / name
 
     def tree(self) -> CgroupTree:
         return CgroupTree.find(self.table(), self.proc())
@@ -32,9 +45,9 @@ class FakeKernel(CgroupFiles):
         return "".join(f"cgroup {path} cgroup rw,relatime,{name} 0 0\n" for name, path in self.mounts.items())
 
     def proc(self) -> Path:
-        """`/proc` of processes that are all at the root."""
-        line = "0::/\n" if self.version == 2 else "2:memory:/\n1:cpu:/\n"
-        for pid in self.members(next(iter(self.mounts.values()))):
+        """`/proc` of processes that are all at the root, or in the group that was delegated."""
+        line = f"0::{self.origin}\n" if self.version == 2 else f"2:memory:{self.origin}\n1:cpu:{self.origin}\n"
+        for pid in self.members(next(iter(self.mounts.values())) / self.origin.lstrip("/")):
             folder = self.root / "proc" / str(pid)
             folder.mkdir(parents=True, exist_ok=True)
             (folder / "cgroup").write_text(line)
@@ -61,8 +74,11 @@ class FakeKernel(CgroupFiles):
     def write(self, path: Path, text: str) -> None:
         if path.name == PROCS:
             self._move(path, int(text))
-        elif path.name == "cgroup.subtree_control":
-            path.write_text(f"{path.read_text()} {text.removeprefix('+')}".strip())
+        elif path.name == HANDED:
+            if text.startswith("+") and self.members(path.parent) and path.parent not in self.mounts.values():
+                raise OSError(errno.EBUSY, "Device or resource busy")
+            handed = [word for word in path.read_text().split() if word != text[1:]]
+            path.write_text(" ".join([*handed, text[1:]] if text.startswith("+") else handed))
         else:
             if (
                 self.version == 2
@@ -75,9 +91,12 @@ class FakeKernel(CgroupFiles):
         if pid in self.gone:
             raise ProcessLookupError(pid)
         mount = next(mount for mount in self.mounts.values() if mount in procs.parents)
+        if self.version == 2 and procs.parent != mount and (procs.parent / HANDED).read_text():
+            raise OSError(errno.EBUSY, "Device or resource busy")
         for other in mount.rglob(PROCS):
             other.write_text("\n".join(str(member) for member in self.members(other.parent) if member != pid))
         procs.write_text(f"{procs.read_text()}\n{pid}".strip())
 
 
+HANDED = "cgroup.subtree_control"
 KNOBS: dict[int, Knobs] = {1: V1, 2: V2}

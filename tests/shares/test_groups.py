@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.shares.kernels import KNOBS, FakeKernel
-from tidegate.domain import InvalidInput
+from tidegate.domain import EnvironmentUnfit, InvalidInput
 from tidegate.spark.cgroups import V1, V2, CgroupTree
 from tidegate.spark.shares import PARENT, ProcessGroups, recover
 
@@ -85,6 +85,34 @@ def test_restoring_leaves_the_tree_as_it_was(groups: ProcessGroups, kernel: Fake
     assert not list(kernel.root.rglob(PARENT))
     assert not list((tmp_path / "records").glob("*"))
     groups.restore()  # twice is once
+
+
+def test_version_2_shares_a_delegated_group_and_leaves_it_as_it_was(tmp_path: Path) -> None:
+    kernel = FakeKernel(tmp_path / "cgroup", 2, [STRANGER, STRANGER + 1, os.getpid()])
+    job = kernel.delegate("job", [STRANGER, STRANGER + 1])
+    groups = ProcessGroups(kernel.tree(), kernel, tmp_path / "records", guardian=False)
+    groups.adopt("q1", [STRANGER])
+    groups.adopt("q3", [STRANGER + 1])
+    groups.set_share("q1", 0.6)
+    groups.set_share("q3", 0.1)
+    groups.set_memory("q3", 1 << 40)
+    assert (job / PARENT / f"q1-{os.getpid()}" / "cpu.weight").read_text() == "600"
+    assert (job / PARENT / f"q3-{os.getpid()}" / "memory.max").read_text() == str(1 << 40)
+    groups.restore()
+    assert sorted(kernel.members(job)) == [STRANGER, STRANGER + 1]
+    assert (job / "cgroup.subtree_control").read_text() == ""
+    assert not list(kernel.root.rglob(PARENT))
+
+
+def test_version_2_says_so_where_others_share_the_group(tmp_path: Path) -> None:
+    kernel = FakeKernel(tmp_path / "cgroup", 2, [STRANGER, STRANGER + 1, os.getpid()])
+    job = kernel.delegate("job", [STRANGER, STRANGER + 1])
+    groups = ProcessGroups(kernel.tree(), kernel, tmp_path / "records", guardian=False)
+    groups.adopt("q1", [STRANGER])
+    with pytest.raises(EnvironmentUnfit, match="has other processes in it"):
+        groups.set_share("q1", 0.6)
+    assert sorted(kernel.members(job)) == [STRANGER, STRANGER + 1]
+    assert not list(kernel.root.rglob(PARENT))
 
 
 def test_a_process_that_has_ended_does_not_keep_the_others_from_going_back(

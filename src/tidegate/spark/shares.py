@@ -22,7 +22,7 @@ from typing import Any
 
 import psutil
 
-from tidegate.domain.errors import InvalidInput
+from tidegate.domain.errors import EnvironmentUnfit, InvalidInput
 from tidegate.spark.capability import Capability
 from tidegate.spark.cgroups import CONTROLLERS, PROCS, CgroupFiles, CgroupTree, Controller, Knobs, member_ids
 
@@ -33,6 +33,7 @@ RECORDS = Path(tempfile.gettempdir()) / "tidegate-groups"
 _MEMORY_MARGIN = 1.1
 """A limit stays this much above what the processes hold now: a heap that is being collected needs room."""
 _SWEEPS = 5
+_HANDED = "cgroup.subtree_control"
 _NICE_STEP = 1.25
 """One step of niceness changes a process's weight by this factor, in Linux."""
 
@@ -53,6 +54,8 @@ class ProcessGroups:
         self._members: dict[str, list[int]] = {}
         self._places: dict[str, dict[Controller, tuple[Path, Path]]] = {}
         """Group → controller → (its folder, the folder its processes came from)."""
+        self._handed: dict[Path, list[Controller]] = {}
+        """Version 2: the groups that hand controllers down on our behalf."""
         self._guardian: subprocess.Popen[bytes] | None = None
         self._wants_guardian = guardian
         recover(records, self._files)
@@ -93,6 +96,7 @@ class ProcessGroups:
         """Processes back to where they came from, groups gone."""
         _undo(self._record(), self._files)
         self._places.clear()
+        self._handed.clear()
         self._record_path.unlink(missing_ok=True)
         if self._guardian is not None and self._guardian.stdin is not None:
             self._guardian.stdin.close()  # it finds no record and goes
@@ -115,20 +119,46 @@ class ProcessGroups:
     def _place(self, group: str, controller: Controller) -> None:
         """Make the group's folder in one controller's tree and move its processes there."""
         _, knobs = self._tree.roots[controller]
+        # Version 2 hands nothing down from where processes are: all groups leave before the first is weighed.
+        for name in self._members if knobs.version == 2 else (group,):
+            self._settle(name, controller)
+        folder, origin = self._places[group][controller]
+        if knobs.version == 2:
+            self._hand_down(controller, origin, folder.parent)
+        if controller == "cpu":
+            self._files.write(folder.parent / knobs.weight_file, knobs.clamped(knobs.weight_default * self._standing()))
+
+    def _settle(self, group: str, controller: Controller) -> None:
+        places = self._places.setdefault(group, {})
+        if controller in places:
+            return
+        if self._tree.roots[controller][1].version == 2 and places:  # one tree for all: its processes are there already
+            places[controller] = next(iter(places.values()))
+            return
         origin = self._tree.group_of(self._members[group][0], controller)
-        parent = origin / PARENT
-        folder = parent / f"{re.sub(r'[^A-Za-z0-9_-]+', '-', group)}-{os.getpid()}"
-        self._places[group][controller] = (folder, origin)
+        folder = origin / PARENT / f"{re.sub(r'[^A-Za-z0-9_-]+', '-', group)}-{os.getpid()}"
+        places[controller] = (folder, origin)
         self._write_record()
         self._watch()
-        self._files.make(parent)
-        if knobs.version == 2:
-            for above in (origin, parent):
-                self._files.write(above / "cgroup.subtree_control", f"+{controller}")
+        self._files.make(folder.parent)
         self._files.make(folder)
-        if controller == "cpu":
-            self._files.write(parent / knobs.weight_file, knobs.clamped(knobs.weight_default * self._standing()))
         self._move(group, controller)
+
+    def _hand_down(self, controller: Controller, *above: Path) -> None:
+        """Version 2: a group hands a controller down only while it has no processes of its own, the root apart."""
+        for group in above:
+            if controller in self._files.read(group / _HANDED).split():
+                continue
+            self._handed.setdefault(group, []).append(controller)
+            self._write_record()
+            try:
+                self._files.write(group / _HANDED, f"+{controller}")
+            except OSError as error:
+                self.restore()
+                raise EnvironmentUnfit(
+                    f"{group} has other processes in it and cannot share {controller} among groups ({error.strerror}); "
+                    "start the job in a group of its own, apart from whatever controls it"
+                ) from None
 
     def _standing(self) -> float:
         """What all groups together weigh, in processes: one each, and less where they were made nice.
@@ -172,7 +202,8 @@ class ProcessGroups:
             for controllers in self._places.values()
             for folder, origin in controllers.values()
         ]
-        return {"owner": os.getpid(), "since": psutil.Process().create_time(), "places": places}
+        handed = {str(group): controllers for group, controllers in self._handed.items()}
+        return {"owner": os.getpid(), "since": psutil.Process().create_time(), "places": places, "handed": handed}
 
     def _write_record(self) -> None:
         self._record_path.parent.mkdir(parents=True, exist_ok=True)
@@ -210,6 +241,10 @@ def undo_record(path: Path, files: CgroupFiles | None = None) -> None:
 
 
 def _undo(record: dict[str, Any], files: CgroupFiles) -> None:
+    for group, controllers in record.get("handed", {}).items():  # otherwise it could not have processes again
+        for controller in controllers:
+            with contextlib.suppress(OSError):
+                files.write(Path(group) / _HANDED, f"-{controller}")
     parents = set()
     for place in record["places"]:
         folder, origin = Path(place["folder"]), Path(place["origin"])
