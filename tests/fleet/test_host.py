@@ -46,6 +46,9 @@ class FakeRestartable:
         self.query = FakeQuery()
         return 0.1
 
+    def kill(self) -> None:
+        self.query.stop()
+
     def stop_at_boundary(self) -> None:
         self.query.stop()
 

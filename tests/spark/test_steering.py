@@ -28,7 +28,7 @@ from tidegate.domain.policy import Policy
 from tidegate.load import Constant
 from tidegate.spark.admission import Admission, InForce, read_admission, read_answer, write_admission, write_answer
 from tidegate.spark.attach import Gate, attach
-from tidegate.spark.rebalance import RebalanceFailed
+from tidegate.spark.rebalance import RebalanceFailed, Step, Transaction
 from tidegate.spark.settings import Settings
 from tidegate.spark.topology import Topology
 from tidegate.workloads.wordcount import WordCount, check_rows, expected_counts, state_counts
@@ -135,6 +135,20 @@ def test_a_query_that_was_stopped_is_not_started_again(spark: SparkSession, gate
     assert not query.query.isActive
     with pytest.raises(RebalanceFailed, match="does not run any more"):
         query.rebalance(query.settings.with_parallelism("lookup", 3))
+    assert not query.query.isActive
+
+
+def test_a_query_that_is_killed_in_a_rebalance_stays_dead(spark: SparkSession, gate: Gate) -> None:
+    job = WordCount(Constant(rate=50), lookup_s=0.0, lookup_tasks=1, count_tasks=1, trigger_s=0.3)
+    query = gate.start("killed", job.build)
+    wait_for_batches(gate, "killed", 1)
+
+    def kill_when_stopped(transaction: Transaction) -> None:
+        if transaction.step is Step.STOPPED:
+            query.kill()
+
+    with pytest.raises(RebalanceFailed, match="was ended meanwhile"):
+        query.rebalance(query.settings.with_parallelism("lookup", 2), told=kill_when_stopped)
     assert not query.query.isActive
 
 

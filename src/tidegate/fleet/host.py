@@ -58,20 +58,16 @@ class SparkQuery:
 
     def kill(self) -> None:
         self._over = True
-        self.query.query.stop()
-        with self._turn:  # a restart under way may have started another
-            self.query.query.stop()
+        self.query.kill()
+        with self._turn:  # a restart under way ends first
+            self.query.kill()
 
     def restart(self, settings: Settings) -> float:
         """Go on with other settings; not where its tenant has stopped it. Returns the pause in seconds."""
         with self._turn:
             if self._over or not self.query.query.isActive:
                 raise InvalidInput(f"{self.query.name} does not run here any more")
-            try:
-                return self.query.restart(settings)
-            finally:
-                if self._over:  # killed while it was being started
-                    self.query.query.stop()
+            return self.query.restart(settings)
 
 
 class SparkQueries:

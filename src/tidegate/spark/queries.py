@@ -144,6 +144,11 @@ class RestartableQuery:
             self.drain()
             self.open_gate(_DRAIN)  # the next run must not find it closed
 
+    def kill(self) -> None:
+        """Stop now, whatever it is doing; a rebalance that is under way starts nothing any more."""
+        self._over = True
+        self.query.stop()
+
     # what a rebalance asks for
 
     def drain(self) -> None:
@@ -164,8 +169,12 @@ class RestartableQuery:
 
     def begin(self, settings: Settings) -> None:
         self.open_gate(_DRAIN)
+        if self._over:
+            raise RebalanceFailed("nothing was started: the query was ended meanwhile")
         self.query = self._start(settings)
         self.settings = settings
+        if self._over:  # killed while it was being started
+            self.query.stop()
 
     def _start(self, settings: Settings, once: bool = False) -> StreamingQuery:
         # Adaptive execution would merge and rename the stages that operators are known by; the setting is taken
