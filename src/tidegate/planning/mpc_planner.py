@@ -38,6 +38,7 @@ from tidegate.planning.mpc_memory import (
     remember,
     smooth_backlog,
 )
+from tidegate.planning.mpc_shares import class_shares
 from tidegate.planning.planner import Known, Plan, Situation
 from tidegate.planning.relimit import why_not_restart
 
@@ -47,7 +48,6 @@ _REPORT_LAG_S = 2.0
 _IDLE = 0.97
 """Of the slots that may be filled: below it they count as idle."""
 _TRIM_STEP, _TRIM_RANGE = 0.01, (0.7, 1.3)
-_LEAST_POOL_SHARE = 0.02
 _LEAST_ROOM = 0.1
 """Of the slots: what is planned with even where applications that are not understood take all of them."""
 _UNPROVEN = "hold-unproven"
@@ -192,18 +192,9 @@ class MpcPlanner:
     def _shares(
         self, members: list[Member], granted: Floats, limits: dict[str, int | None], slots: int, policy: Policy
     ) -> list[Proposal]:
-        """Pool weights by class: what is granted, times importance for those who are not held back: they go first."""
-        claims: dict[str, float] = defaultdict(float)
-        lightest = min(member.weight for member in members)
-        for member, slots_of in zip(members, granted, strict=True):
-            first = member.weight / lightest if limits[member.name] is None else 1.0
-            claims[member.group] += max(float(slots_of), 1e-6) * first
-        if len(claims) < 2:
-            return []
-        total = sum(claims.values())
+        """Shares of classes, where they differ enough from those that were last asked for."""
         proposals = []
-        for group, claim in claims.items():
-            share = round(min(max(claim / total, _LEAST_POOL_SHARE), 1.0), 3)
+        for group, share in class_shares(members, granted, limits, slots).items():
             before = self._memory.shares.get(group)
             if before is not None and abs(share - before) <= policy.predictive.change * max(before, 0.1):
                 continue
