@@ -7,8 +7,8 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
-import tempfile
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -47,7 +47,8 @@ def run(spark: SparkSession, qos_class: str, plan: str, name: str, start_ms: int
         leftover.unlink()
     gate = attach(spark, policy(Mode.OFF, store))
     own = tuple(application for application in APPLICATIONS if application.qos_class == qos_class)
-    folder = Path(tempfile.mkdtemp(prefix=f"tidegate-{qos_class}-"))
+    folder = out / f"{name}-{qos_class}"
+    shutil.rmtree(folder, ignore_errors=True)  # checkpoints of an earlier run would go on
     start_queries(spark, gate, PLANS[plan], own, folder, start_ms / 1000, pool=None)
     return gate
 
