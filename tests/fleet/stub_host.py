@@ -87,6 +87,9 @@ class StubRunner:
     def tasks(self, application: str) -> dict[str, int]:
         return {}
 
+    def bound(self, application: str, rows_per_s: float, batch_s: float) -> None:
+        """Its rows come one by one."""
+
     def rescale(self, application: str, operator: str, tasks: int) -> float:
         raise InvalidInput(f"{application} has no operators here")
 

@@ -29,6 +29,7 @@ class Plant:
     rate: float = 30.0
     built: dict[str, int] = field(default_factory=dict)
     restarts: int = 0
+    bound_rows: float | None = None
 
     @property
     def replicas(self) -> int:
@@ -44,6 +45,9 @@ class Plant:
         self.built[operator] = tasks
         self.restarts += 1
         return 0.1
+
+    def bound(self, application: str, rows_per_s: float, batch_s: float) -> None:
+        self.bound_rows = rows_per_s * batch_s
 
     def tenancy(self) -> Tenancy:
         late = self.rate * ROW_S > self.replicas
@@ -91,6 +95,14 @@ def test_a_busy_operator_gets_what_the_centre_grants(world: World) -> None:
     assert any(event.event == "granted" for event in world.registry.events())
     assert world.registry.fact("tokens")["words"] < world.config.managers.tokens
     assert "3 tasks" in world.staff.summary()["words.lookup"]
+
+
+def test_no_batch_is_longer_than_a_part_of_the_objective(world: World) -> None:
+    world.play(2)
+    assert world.plant.bound_rows == pytest.approx(2.5 / ROW_S), "one task for a quarter of 10 s"
+    world.plant.rate = 150.0
+    world.play(9)
+    assert world.plant.bound_rows == pytest.approx(3 * 2.5 / ROW_S)
 
 
 def test_alone_it_acts_within_its_allowance_and_the_centre_returns_without_a_jump(world: World) -> None:

@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -33,6 +34,7 @@ from tidegate.spark.source import TidegateSource
 logger = logging.getLogger("tidegate")
 
 _OBSERVE_S = 1.0
+_BOUND_CHANGE = 0.2
 
 
 class SparkQuery:
@@ -123,6 +125,16 @@ class SparkQueries:
             return 0.0
         with self._lock:
             return handle.restart(settings)
+
+    def bound(self, application: str, rows_per_s: float, batch_s: float) -> None:
+        """Let no batch take more rows than are done at this rate in so long, or in a trigger's interval."""
+        query, figures = self._cluster.restartable.get(application), self._figures.get(application)
+        admission = query.admission if query is not None else None
+        if query is None or figures is None or admission is None:
+            return
+        rows = max(1, round(rows_per_s * max(batch_s, figures.interval_s)))
+        if admission.rows_per_trigger is None or abs(rows - admission.rows_per_trigger) > _BOUND_CHANGE * rows:
+            query.admit(replace(admission, rows_per_trigger=rows))
 
     def ended(self) -> bool:
         """Has Spark gone away under us?"""

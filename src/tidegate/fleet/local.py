@@ -48,6 +48,8 @@ _STATES = TypeAdapter(dict[str, OperatorState])
 _LOOP_S = 1.0
 _OUTBOX = 256
 _RETRY_S = 600.0
+_BATCH_SHARE = 0.25
+"""Of an objective: what a batch may take."""
 _SEAT_PATIENCE_S = 60.0
 _SMOOTH_ALREADY = 1.0  # figures are means over a window of batches
 _HERE = {Phase.STARTING, Phase.RUNNING, Phase.STOPPING}
@@ -63,6 +65,10 @@ class Rescaling(Protocol):
         ...
 
     def rescale(self, application: str, operator: str, tasks: int) -> float: ...
+
+    def bound(self, application: str, rows_per_s: float, batch_s: float) -> None:
+        """Let no batch take more rows than are done at this rate in so long, or in a trigger's interval."""
+        ...
 
 
 class HostStaff:
@@ -149,6 +155,7 @@ class HostStaff:
         name = tenancy.spec.name
         states = self._operators.setdefault(name, self._remembered(name))
         out: list[Message] = []
+        bearable: list[float] = []
         before = to_json(list(states.values()))
         for operator, most in tenancy.spec.elastic.items():
             figures = self._host.operator(name, operator)
@@ -165,7 +172,11 @@ class HostStaff:
                 f"{figures.replicas} tasks, {figures.utilisation:.0%} busy, {figures.rows_per_s:.0f} rows/s"
                 + (", alone" if alone else "")
             )
+            bearable.append(figures.replicas / figures.busy_s_per_row)
             self._carry_out(name, operator, figures.replicas, manager.state.target)
+        if bearable:
+            # A change waits for the end of a batch: one that holds a whole backlog would make it wait for minutes.
+            self._host.bound(name, min(bearable), _BATCH_SHARE * tenancy.spec.latency_s)
         if states and to_json(list(states.values())) != before:
             replace_file(self._folder.operators_file(name), _STATES.dump_json(states))
         return out
