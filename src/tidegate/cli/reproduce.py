@@ -174,6 +174,7 @@ def _multilevel(options: Options) -> dict[str, Any]:
     columns = ("", "utilisation", "mean s", "p99 s", "late", "host-hours", "changes", "downtime s", "cost")
     for title, key in (("levels", "simulated"), ("local policies, both levels", "policies")):
         table = Table(*columns, title=title)
+        table.columns[0].no_wrap = True
         for name, found in document[key].items():
             table.add_row(
                 name,
