@@ -16,6 +16,7 @@ from tidegate.domain.codec import to_json
 from tidegate.load import Constant
 from tidegate.spark.attach import Gate
 from tidegate.spark.checkpoint import Checkpoint
+from tidegate.spark.files import Files
 from tidegate.spark.pool import settle_executors
 from tidegate.spark.rebalance import Step, Transaction
 from tidegate.spark.settings import Settings
@@ -121,3 +122,13 @@ def test_state_tasks_move_to_a_new_executor(spark: SparkSession, gate: Gate, tmp
     )
     apply(gate, ScaleExecutors(1))
     assert_exact(spark, gate, "spread")
+
+
+def test_a_record_whose_writer_was_killed_before_the_rename_is_read(spark: SparkSession, tmp_path: Path) -> None:
+    files = Files(spark, str(tmp_path))
+    files.replace("record.json", "first")
+    files.replace("record.json", "second")
+    assert files.read("record.json") == "second"
+    (tmp_path / "record.json").rename(tmp_path / "record.json.draft")
+    assert files.read("record.json") == "second"
+    assert files.read("other.json") is None
