@@ -214,11 +214,12 @@ def _fleet(options: Options) -> dict[str, Any]:
 
 def _batch_latency(options: Options) -> dict[str, Any]:
     from tidegate.experiments import batch_latency
+    from tidegate.experiments.batch_latency_plan import PLANS
     from tidegate.experiments.batch_latency_report import tables
 
     if options.quick and options.full:
         raise InvalidInput("batch-latency: use --quick or --full, not both")
-    plan = batch_latency.PLANS["quick" if options.quick else "full" if options.full else "default"]
+    plan = PLANS["quick" if options.quick else "full" if options.full else "default"]
     folder = options.out or Path("out/batch-latency")
     with output.jvm_output_to(folder / "spark.log"):
         spark = batch_latency.start_cluster(plan)
