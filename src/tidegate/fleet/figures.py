@@ -13,6 +13,8 @@ _WINDOW_S = 20.0
 _WINDOW_TRIGGERS = 3.0
 """A window holds at least so many triggers: with fewer, a rate is the luck of the moment."""
 _STALE_WINDOWS = 4.0
+SMOOTH_ALREADY = 1.0
+"""How much of a new figure managers believe: all of it, since it is a mean over a window."""
 
 
 @dataclass(frozen=True, slots=True)
