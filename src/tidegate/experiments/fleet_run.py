@@ -50,7 +50,7 @@ FLEET = {
     },
     # Long leases: eight processes on two cores may leave one of them out for seconds.
     "timing": {"lease_s": 12, "lost_after_s": 8, "spare_s": 40, "start_limit_s": 180, "move_pause_s": 120},
-    "managers": {"silence_s": 15, "alone_pause_s": 20},
+    "managers": {"silence_s": 10, "alone_pause_s": 20},
 }
 
 

@@ -79,7 +79,6 @@ class SparkQueries:
         self._spark = spark
         spark.dataSource.register(TidegateSource)
         self._cluster = SparkCluster(spark, Policy(mode=Mode.OFF))
-        self._lock = threading.Lock()  # building a query sets the session's configuration: one at a time
         self._figures: dict[str, ApplicationFigures] = {}
         self._handles: dict[str, SparkQuery] = {}
         self._plan = MeasurementPlan(_OBSERVE_S, ())
@@ -88,12 +87,11 @@ class SparkQueries:
     def start(self, spec: ApplicationSpec, checkpoint: Path, gate: Path, tasks: Mapping[str, int]) -> SparkQuery:
         build = load_build(spec)
         settings = Settings(spec.name, str(gate), str(checkpoint), MappingProxyType(dict(tasks)))
-        with self._lock:
-            query = RestartableQuery(self._spark, build, settings)
-            self._cluster.restartable[spec.name] = query
-            self._figures[spec.name] = ApplicationFigures(asked=self._plan.asked_of(spec.name))
-            self._handles[spec.name] = SparkQuery(query)
-            return self._handles[spec.name]
+        query = RestartableQuery(self._spark, build, settings)
+        self._cluster.restartable[spec.name] = query
+        self._figures[spec.name] = ApplicationFigures(asked=self._plan.asked_of(spec.name))
+        self._handles[spec.name] = SparkQuery(query)
+        return self._handles[spec.name]
 
     def figures(self, application: str) -> Figures:
         known = self._figures.get(application)
@@ -123,8 +121,7 @@ class SparkQueries:
         settings = handle.query.settings.with_parallelism(operator, tasks)
         if settings == handle.query.settings:
             return 0.0
-        with self._lock:
-            return handle.restart(settings)
+        return handle.restart(settings)
 
     def bound(self, application: str, rows_per_s: float, batch_s: float) -> None:
         """Let no batch take more rows than are done at this rate in so long, or in a trigger's interval."""

@@ -40,6 +40,7 @@ _STATES = TypeAdapter(dict[str, OperatorState])
 _LOOP_S = 1.0
 _OUTBOX = 256
 _RETRY_S = 600.0
+_SOON_S = 0.2
 _BATCH_SHARE = 0.25
 """Of an objective: what a batch may take."""
 
@@ -82,6 +83,7 @@ class HostStaff:
         self._inbox: deque[str] = deque(maxlen=_OUTBOX)
         self._said: dict[str, str] = {}
         self._operators: dict[str, dict[str, OperatorState]] = {}
+        self._rescaling: dict[str, threading.Thread] = {}
         self._not_before: dict[tuple[str, str, int], float] = {}
         """Sizes that an operator could not be given, and when that is tried again."""
         self._speaker = RegionSpeaker(card, config, folder, token)
@@ -208,9 +210,19 @@ class HostStaff:
             return
         if steady_s() < self._not_before.get(ordered, 0.0):
             return
+        under_way = self._rescaling.get(application)
+        if under_way is not None and under_way.is_alive():
+            return
+        # It waits for the end of a batch, and nobody else has to wait with it.
+        self._rescaling[application] = threading.Thread(target=self._rescale, args=ordered, daemon=True)
+        self._rescaling[application].start()
+        self._rescaling[application].join(_SOON_S)
+
+    def _rescale(self, application: str, operator: str, target: int) -> None:
         try:
             pause_s = self._host.rescale(application, operator, target)
             logger.info("%s.%s: %d tasks, a pause of %.1f s", application, operator, target, pause_s)
         except Exception as error:
             logger.warning("%s.%s could not be rescaled to %d tasks: %s", application, operator, target, error)
-            self._not_before[ordered] = steady_s() + _RETRY_S  # every try is a pause of the query
+            # Every try is a pause of the query.
+            self._not_before[application, operator, target] = steady_s() + _RETRY_S

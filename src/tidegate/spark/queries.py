@@ -25,6 +25,8 @@ _PENDING_WAIT_S = 120
 _POLL_S = 0.005
 _END_POLL_S = 0.2
 _DRAIN = "drain"
+_STARTING = threading.Lock()
+"""Building a query sets the session's configuration, which the query takes over when it starts: one at a time."""
 _CLOSED = Admission(rows_per_trigger=1, interval_s=1e12)  # longer than the time since the epoch
 
 
@@ -177,18 +179,19 @@ class RestartableQuery:
             self.query.stop()
 
     def _start(self, settings: Settings, once: bool = False) -> StreamingQuery:
-        # Adaptive execution would merge and rename the stages that operators are known by; the setting is taken
-        # over by the query when it starts, so it can be put back right after.
-        before = self.spark.conf.get("spark.sql.adaptive.enabled", "true")
-        self.spark.conf.set("spark.sql.adaptive.enabled", "false")
-        try:
-            writer = self._build(self.spark, settings)
-            if not isinstance(writer, DataStreamWriter):
-                raise InvalidInput(
-                    f"{settings.name}: build must return a DataStreamWriter (df.writeStream…, without .start()), "
-                    f"not {type(writer).__name__}"
-                )
-            with in_pool(self.spark.sparkContext, settings.pool) if settings.pool else nullcontext():
-                return (writer.trigger(once=True) if once else writer).queryName(settings.name).start()
-        finally:
-            self.spark.conf.set("spark.sql.adaptive.enabled", str(before))
+        with _STARTING:
+            # Adaptive execution would merge and rename the stages that operators are known by; the setting can be put
+            # back right after.
+            before = self.spark.conf.get("spark.sql.adaptive.enabled", "true")
+            self.spark.conf.set("spark.sql.adaptive.enabled", "false")
+            try:
+                writer = self._build(self.spark, settings)
+                if not isinstance(writer, DataStreamWriter):
+                    raise InvalidInput(
+                        f"{settings.name}: build must return a DataStreamWriter (df.writeStream…, without .start()), "
+                        f"not {type(writer).__name__}"
+                    )
+                with in_pool(self.spark.sparkContext, settings.pool) if settings.pool else nullcontext():
+                    return (writer.trigger(once=True) if once else writer).queryName(settings.name).start()
+            finally:
+                self.spark.conf.set("spark.sql.adaptive.enabled", str(before))
