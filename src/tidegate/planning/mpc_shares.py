@@ -17,8 +17,8 @@ def class_shares(
 ) -> dict[str, float]:
     """What is granted, times importance for classes that are not all held back: they go first.
 
-    None of those gets less than its grant. Who is held back takes what is left: admission sees to it that it is
-    enough. A single class has nobody to share with.
+    But nobody's claim is less than its grant: what admission lets in has to be done as well. A single class has nobody
+    to share with.
     """
     grants, weights, first = defaultdict[str, float](float), dict[str, float](), set[str]()
     for member, slots_of in zip(members, granted, strict=True):
@@ -30,6 +30,6 @@ def class_shares(
     lightest = min(weights.values())
     claims = {group: grants[group] * (weights[group] / lightest if group in first else 1.0) for group in grants}
     total = sum(claims.values())
-    parts = {group: max(claims[group] / total, grants[group] / slots if group in first else 0.0) for group in grants}
+    parts = {group: max(claims[group] / total, grants[group] / slots) for group in grants}
     total = sum(parts.values())
     return {group: round(min(max(part / total, _LEAST_SHARE), 1.0), 3) for group, part in parts.items()}
