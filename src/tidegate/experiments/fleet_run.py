@@ -177,7 +177,7 @@ class FleetRun:
         target = next(name for name, host in self.registry.hosts().items() if host.spec.region == "east")
         began_s = time.time()
         moved = self.fleet("move", "west-a", target)
-        self.until(lambda: self._committed_since("west-a", began_s + moved["waited_s"]), "a batch after the move")
+        self.until(partial(self._recovered, "west-a", began_s), "a batch after the move")
         self.found["move"] = {"to": target, "command_s": moved["waited_s"], **self._pause("west-a", began_s)}
         self.registry.ask_host("west-a", None)  # its home may have it back
 
