@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tidegate.domain import InvalidInput
+from tidegate.domain.objectives import measured_name
 from tidegate.fleet.agent import Agent
 from tidegate.fleet.config import stored_config
 from tidegate.fleet.folder import FleetFolder
@@ -69,9 +70,7 @@ class StubRunner:
 
     def figures(self, application: str) -> Figures:
         """Its load is what the test has written down, and all that is asked for measures one."""
-        measured = {
-            f"{operator}.{metric}" if operator else metric: 1.0 for operator, metric in self._plan.asked_of(application)
-        }
+        measured = {measured_name(operator, metric): 1.0 for operator, metric in self._plan.asked_of(application)}
         try:
             load_slots = float((self._root / f"{application}.load").read_text())
         except (OSError, ValueError):

@@ -46,6 +46,15 @@ ROW_LATENCY = "latency_s"
 """The one metric that every row has by itself; of the others a batch has one value."""
 
 
+def measured_name(operator: str | None, metric: str) -> str:
+    """Operator and metric as one name.
+
+    >>> measured_name("count", "busy_s"), measured_name(None, "backlog_rows")
+    ('count.busy_s', 'backlog_rows')
+    """
+    return metric if operator is None else f"{operator}.{metric}"
+
+
 class _Measured(Section):
     """Something that is measured over a window."""
 
@@ -63,8 +72,7 @@ class _Measured(Section):
 
     @property
     def measured(self) -> str:
-        """Operator and metric as one name."""
-        return self.metric if self.operator is None else f"{self.operator}.{self.metric}"
+        return measured_name(self.operator, self.metric)
 
 
 class QosRow(_Measured):

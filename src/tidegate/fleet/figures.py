@@ -6,6 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from tidegate.domain import ApplicationSample, BatchSample
+from tidegate.domain.objectives import measured_name
 from tidegate.fleet.tenant import Figures
 from tidegate.monitor.measurement import Before, Readings, read_batch
 
@@ -107,7 +108,7 @@ class ApplicationFigures:
             taken = [readings.get((operator, metric)) for _, readings in list(self.readings)]
             values = [value for value in taken if value is not None]
             if values:
-                found[f"{operator}.{metric}" if operator else metric] = round(sum(values) / len(values), 6)
+                found[measured_name(operator, metric)] = round(sum(values) / len(values), 6)
         return found
 
     def _arrival_rows_per_s(self, rows: int, span_s: float) -> float:
