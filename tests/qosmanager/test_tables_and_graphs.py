@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.worlds import application, batch, pool, steady
+from tests.core.worlds import application, batch, steady
 from tidegate.control.controller import Controller
 from tidegate.control.policyfile import parse_model
 from tidegate.domain import Decision, LatencySample, Observation, PolicyInvalid
 from tidegate.domain.codec import from_json, to_json
 from tidegate.domain.objectives import QosGraph, QosRow
 from tidegate.domain.policy import Policy
-from tidegate.monitor.measurement import MeasurementPlan, placement_of, plan_measurements
+from tidegate.monitor.measurement import MeasurementPlan, plan_measurements
 from tidegate.monitor.qos import QosMemory, evaluate, observe
 
 WANTED = """
@@ -119,8 +119,3 @@ def test_every_operator_is_measured_once_and_only_where_it_runs() -> None:
     assert from_json(MeasurementPlan, to_json(plan)) == plan, "it can be sent"
     with pytest.raises(ValueError, match="twice"):
         MeasurementPlan(1.0, plan.items + plan.items)
-
-
-def test_applications_of_a_context_run_on_the_hosts_of_its_executors() -> None:
-    seen = Observation(1.0, (application(()),), pool(3))
-    assert placement_of(seen) == {"app": ("host",)}

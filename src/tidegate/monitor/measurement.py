@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from tidegate.domain import BatchSample, Observation, OperatorSample
+from tidegate.domain import BatchSample, OperatorSample
 from tidegate.domain.objectives import ROW_LATENCY
 from tidegate.domain.policy import ApplicationRule, Policy
 
@@ -83,12 +83,6 @@ def plan_measurements(policy: Policy, placement: Mapping[str, Collection[str]]) 
         items += [MeasuredItem(name, operator, where, core, metrics) for operator, metrics in asked.items()]
         items.append(MeasuredItem(name, EVERY_OPERATOR, where, core, ()))
     return MeasurementPlan(policy.interval_s, tuple(items))
-
-
-def placement_of(observation: Observation) -> dict[str, tuple[str, ...]]:
-    """Where the applications of one Spark context run: all of them on the hosts of its executors."""
-    hosts = tuple(sorted({executor.host for executor in observation.pool.executors}))
-    return {sample.name: hosts for sample in observation.applications}
 
 
 def _asked(rule: ApplicationRule | None) -> dict[str | None, tuple[str, ...]]:
