@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tidegate.analysis.abnormality import SurpriseDetector
+from tidegate.evaluate.abnormality import SurpriseDetector
 from tidegate.history import MetricTable
 
 _LEAST_SAMPLES = 60

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
 
+from tidegate.domain.python310 import StrEnum
 from tidegate.history import MetricTable
 from tidegate.history.table import Floats
 

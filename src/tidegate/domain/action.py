@@ -87,4 +87,61 @@ class SetShare:
         return f"{self.group}: share → {self.share:.2f}"
 
 
-Action = ScaleExecutors | SetAdmission | SetParallelism | SetBatchInterval | SetShare
+@dataclass(frozen=True, slots=True)
+class MoveState:
+    """Run state partition `partition` of `application` on `executor` from the next batch on, without a restart.
+
+    All stores and stateful operators of the partition move together.
+    """
+
+    application: str
+    partition: int
+    executor: str
+    kind: Literal["move-state"] = "move-state"
+
+    def __post_init__(self) -> None:
+        if self.partition < 0:
+            raise ValueError(f"a state partition is 0 or more, not {self.partition}")
+
+    def __str__(self) -> str:
+        return f"{self.application}: state partition {self.partition} → executor {self.executor}"
+
+
+@dataclass(frozen=True, slots=True)
+class MoveApplication:
+    """Run `application` on another host of the fleet: stopped between two batches here, started from its checkpoint
+    there. Without a host it is a request: to wherever there is room."""
+
+    application: str
+    host: str | None
+    kind: Literal["move-application"] = "move-application"
+
+    def __str__(self) -> str:
+        return f"{self.application} → {self.host or 'another host'}"
+
+
+@dataclass(frozen=True, slots=True)
+class AddHost:
+    """Have a host of this name in the region."""
+
+    host: str
+    region: str
+    kind: Literal["add-host"] = "add-host"
+
+    def __str__(self) -> str:
+        return f"+ host {self.host} in {self.region}"
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveHost:
+    """Give a host back; it ends once it runs nothing any more."""
+
+    host: str
+    kind: Literal["remove-host"] = "remove-host"
+
+    def __str__(self) -> str:
+        return f"− host {self.host}"
+
+
+FleetAction = MoveApplication | AddHost | RemoveHost
+Action = ScaleExecutors | SetAdmission | SetParallelism | SetBatchInterval | SetShare | MoveState | FleetAction

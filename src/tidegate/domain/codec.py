@@ -33,3 +33,23 @@ def from_json(kind: type[T], text: str | bytes) -> T:
     """
     value: T = _adapter(cast(Hashable, kind)).validate_json(text)
     return value
+
+
+def to_tree(value: Any) -> Any:
+    """As the JSON would read back: mappings, lists, texts, numbers; infinite and undefined numbers stay what they are.
+
+    >>> from tidegate.domain.action import ScaleExecutors
+    >>> to_tree(ScaleExecutors(2))
+    {'target': 2, 'kind': 'scale-executors'}
+    """
+    return _adapter(cast(Hashable, type(value))).dump_python(value, mode="json")
+
+
+def from_tree(kind: type[T], tree: Any) -> T:
+    """
+    >>> from tidegate.domain.action import ScaleExecutors
+    >>> from_tree(ScaleExecutors, {"target": 2})
+    ScaleExecutors(target=2, kind='scale-executors')
+    """
+    value: T = _adapter(cast(Hashable, kind)).validate_python(tree)
+    return value

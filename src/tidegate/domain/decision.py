@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
-from tidegate.domain.action import Action
+from tidegate.domain.action import Action, MoveState
+from tidegate.domain.python310 import StrEnum
 
 
 class Mode(StrEnum):
@@ -35,6 +35,10 @@ class Proposal:
     reason: Reason
     pause_s: float = 0.0
     """How long the application is expected to stand still for it."""
+    score: float = 0.0
+    """What it is worth, where whoever decides has to choose: the higher, the sooner."""
+    urgent: bool = False
+    """An objective is being missed: it may take a token of the rescue lane."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,8 @@ class Held:
     guard: str
     wanted: Action
     reason: Reason
+    score: float = 0.0
+    urgent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +70,13 @@ class Assessment:
     backlog_rows: int | None = None
     latency_p99_s: float | None = None
     needed_slots: float | None = None
+    objective_s: float | None = None
+    """The latency that was promised."""
+    budget_left: float | None = None
+    """Of the error budget: 1 is untouched, 0 is spent."""
+    expected_low_rows_per_s: float | None = None
+    """Edges of the forecast over the next minute."""
+    expected_high_rows_per_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +112,39 @@ class Advice:
 
 
 @dataclass(frozen=True, slots=True)
+class Prediction:
+    """What the model expects of an application until `due_s`, with the configuration that the decision leads to."""
+
+    application: str
+    due_s: float
+    p99_s: float
+    late_share: float
+    """Share of the rows over the objective."""
+    executors: int
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What came of a prediction."""
+
+    step: int
+    """Of the decision that made it."""
+    prediction: Prediction
+    p99_s: float | None
+    """As measured; None where latency could not be."""
+    late_share: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class MoveJudgement:
+    """What came of a state move."""
+
+    move: MoveState
+    batches: int | None
+    """The partition ran where it was told to after this many batches; None where it never did."""
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
     """What one step of the controller came to; a decision to hold has no actions and says why."""
 
@@ -113,6 +159,13 @@ class Decision:
     set_aside: tuple[Reason, ...] = ()
     """Abnormal samples that were neither learnt from nor planned on."""
     advice: tuple[Advice, ...] = ()
+    predictions: tuple[Prediction, ...] = ()
+    judged: tuple[Judgement, ...] = ()
+    """Earlier predictions that fell due."""
+    moved: tuple[MoveJudgement, ...] = ()
+    """Earlier state moves that are in place by now, or were given up."""
+    rolled_out: int = 0
+    """Applications outside their band, for which candidates were rolled out."""
 
     @property
     def holds(self) -> bool:
@@ -140,6 +193,9 @@ class ActionReceipt:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """The answer to one decision."""
+    """What the world did about its targets in one tick: an answer for each that it acted on, or could not act on.
+
+    A target that had been reached before needs no answer.
+    """
 
     actions: tuple[ActionReceipt, ...] = ()

@@ -10,12 +10,17 @@ class InvalidInput(TidegateError):
 
 
 class PolicyInvalid(InvalidInput):
-    """A policy file is wrong; `problems` lists every finding, not only the first."""
+    """A policy file is wrong; `problems` lists every finding, and the message has a line for each.
+
+    >>> print(PolicyInvalid("policy.yaml", ("line 1: mode: unknown", "line 4: classes.gold: unused")))
+    policy.yaml: line 1: mode: unknown
+    policy.yaml: line 4: classes.gold: unused
+    """
 
     def __init__(self, source: str, problems: tuple[str, ...]) -> None:
         self.source = source
         self.problems = problems
-        super().__init__(f"{source}: {'; '.join(problems)}")
+        super().__init__("\n".join(f"{source}: {problem}" for problem in problems))
 
 
 class EnvironmentUnfit(TidegateError):
@@ -24,3 +29,7 @@ class EnvironmentUnfit(TidegateError):
 
 class NotSupported(InvalidInput):
     """The request is understood, and this engine or version cannot do it."""
+
+
+class QueryFailed(TidegateError):
+    """A streaming query has ended with an error, which is the cause of this one."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from functools import lru_cache
 from itertools import pairwise
-from typing import Annotated, Literal, Self, get_args
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field, model_validator
 
 from tidegate.domain.objective import Objective
+from tidegate.domain.python310 import Self
 from tidegate.domain.section import PositiveSeconds, Section, Share
 
 ApplicationMetric = Literal[
@@ -60,7 +61,7 @@ class _Measured(Section):
 
     metric: Literal[ApplicationMetric, OperatorMetric] = Field(description="What is measured.")
     operator: str | None = Field(None, description="Of this operator; left out: of the whole application.")
-    window_s: PositiveSeconds = Field(60.0, description="Over the last so many seconds.")
+    window_s: PositiveSeconds = Field(60.0, description="Over this many seconds, the latest.")
 
     @model_validator(mode="after")
     def _measurable(self) -> Self:
@@ -76,7 +77,7 @@ class _Measured(Section):
 
 
 class QosRow(_Measured):
-    """A row of a QoS table: so many of the samples keep the bound.
+    """A row of a QoS table: a share of the samples must keep the bound.
 
     >>> str(QosRow(metric="execute_latency_s", operator="count", bound=0.5, percentile=0.9))
     'count.execute_latency_s at most 0.5 for 90 % of 60 s'

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidegate.domain.fleet import FleetSample, Standing
+
 
 @dataclass(frozen=True, slots=True)
 class LatencySample:
@@ -56,6 +58,8 @@ class OperatorSample:
     state_commit_s: float | None = None
     executors: tuple[str, ...] = ()
     """Which executor ran each of its tasks, by partition."""
+    failed_tasks: int | None = None
+    """Attempts that failed and were made again; None where nobody counted."""
 
     @property
     def skew(self) -> float | None:
@@ -78,6 +82,27 @@ class DriverTimes:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionLag:
+    """Rows of one partition of a source that have arrived and are in no batch yet."""
+
+    partition: str
+    """Topic and number, as in `orders-3`."""
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySample:
+    """How tight memory was while a batch ran."""
+
+    gc_s: float
+    """Slot-seconds in which tasks stood still for the garbage collector."""
+    spilled_bytes: int
+    """Written to disk because it did not fit."""
+    out_of_memory: int
+    """Attempts of tasks that ended because memory ran out."""
+
+
+@dataclass(frozen=True, slots=True)
 class BatchSample:
     """One micro-batch that has been committed."""
 
@@ -97,6 +122,13 @@ class BatchSample:
     driver: DriverTimes | None = None
     warming: bool = False
     """Ran on cold processes (the first batch of a run): its times are not the load's."""
+    watermark_gap_s: float | None = None
+    """Its start minus the event-time watermark."""
+    lag: tuple[PartitionLag, ...] = ()
+    """By partition, the largest first; empty where the source has no partitions that count rows."""
+    dropped_rows: int | None = None
+    """Rows that a stateful operator dropped because they were older than the watermark."""
+    memory: MemorySample | None = None
 
     @property
     def committed_s(self) -> float:
@@ -110,6 +142,33 @@ class ArrivalSample:
     time_s: float
     arrived_rows: int
     """Rows that had ever arrived by `time_s`."""
+    waiting_rows: int | None = None
+    """Of these, rows that no batch has been planned for; None where the source does not tell."""
+    oldest_s: float | None = None
+    """When the oldest of the waiting rows arrived."""
+    retention_s: float | None = None
+    """The source may delete rows that are older than this."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunningBatch:
+    """The micro-batch that is under way, as far as it has got."""
+
+    started_s: float
+    rows: int | None
+    """Rows that it was planned for; None where the source's offsets do not count rows."""
+    tasks_done: int
+    tasks_left: int
+    """Announced and not done, the running ones included."""
+    tasks_running: int | None = None
+    busy_s: float | None = None
+    """Slot-seconds of the tasks that are done."""
+    held_s: float | None = None
+    """Slot-seconds that the running tasks have held so far."""
+    rows_read: int | None = None
+    """Rows that tasks have read so far."""
+    replayed: bool = False
+    """Was planned before a restart: Spark repeats it as it was, whatever limit is set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,18 +200,34 @@ class ApplicationSample:
     """False where it is known to wait, for data or for its trigger."""
     bounded: bool = False
     """Ends by itself (AvailableNow): it has a finish, not a latency objective."""
+    held_slots: int | None = None
+    """In real-time mode the slots that it holds for as long as it runs, one for each task of all its stages.
+
+    None for micro-batches; 0 as long as its tasks are not known.
+    """
     admission_rows: int | None = None
     """Rows a trigger may take; None where there is no limit."""
+    running_batch: RunningBatch | None = None
+    """What it is working on; None where it waits, or where a running batch cannot be seen."""
     arrival: ArrivalSample | None = None
+    lags: tuple[PartitionLag, ...] = ()
+    """The partitions that are furthest behind, the worst first; none where the source does not tell them apart."""
+    partitions: int | None = None
+    """Partitions that the source has; None where it does not tell."""
     gated: bool = False
     """Its source takes a new admission limit without a restart."""
-    limited: bool = False
-    """Its source takes a new admission limit through a restart."""
     restartable: bool = False
     rebalancing: bool = False
     """A restart is under way: what is seen of it now says nothing about its load."""
     rebalance: RebalanceReport | None = None
     """The restart that ended since the last observation."""
+    state_places: tuple[str, ...] = ()
+    """The executor that ran each state partition, by partition; "" where none did, or several with a part of it each.
+
+    Empty for an application without state, and before its first batch.
+    """
+    state_movable: bool = False
+    """A state partition can be told which executor to go to."""
     error: str | None = None
     estimated: frozenset[str] = frozenset()
 
@@ -166,6 +241,8 @@ class ExecutorSample:
     slots: int
     active_tasks: int
     since_s: float
+    retiring: bool = False
+    """Chosen to go: it ends as soon as its state has moved away, or when nobody moves it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +255,8 @@ class ExecutorPool:
     slots_per_executor: int
     scalable: bool = True
     """False where the cluster manager, or somebody else, rules the size."""
+    memory_bytes: int | None = None
+    """Heap of an executor."""
 
     def __post_init__(self) -> None:
         if self.slots_per_executor < 1:
@@ -228,3 +307,7 @@ class Observation:
     applications: tuple[ApplicationSample, ...]
     pool: ExecutorPool
     hosts: tuple[HostSample, ...] = ()
+    fleet: FleetSample | None = None
+    """What the centre of a fleet, or the manager of a region, sees."""
+    standing: Standing | None = None
+    """Of a host or a region: how it stands with the centre. None where there is nobody to ask."""

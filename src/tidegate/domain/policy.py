@@ -2,132 +2,200 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from collections.abc import Iterator
+from difflib import get_close_matches
+from operator import attrgetter
+from typing import Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from tidegate.domain.calendar import day_end_s, day_start_s, time_zone
 from tidegate.domain.decision import Mode
-from tidegate.domain.elasticity import OperatorRule
+from tidegate.domain.misfit import Misfit, misfit_error
+from tidegate.domain.money import affordable_executors, cost
 from tidegate.domain.objective import Objective
-from tidegate.domain.objectives import QosGraph, QosRow
-from tidegate.domain.qos import PredictiveRule, QosClassRule
-from tidegate.domain.section import PositiveSeconds, Seconds, Section, Share
+from tidegate.domain.python310 import Self
+from tidegate.domain.qos import QosClass, QosClassRule
+from tidegate.domain.retired import RETIRED
+from tidegate.domain.rules import (
+    ApplicationRule,
+    ConsoleRule,
+    ExecutorRule,
+    Freeze,
+    GuardRule,
+    JournalRule,
+    KnobRule,
+    ObjectiveRule,
+    ScheduledMinimum,
+)
+from tidegate.domain.section import PositiveSeconds, Retired, Section
 
-DEFAULT_CLASS = QosClassRule()
-
-
-class ObjectiveRule(Section):
-    """The latency that rows must keep, from arrival to the commit of their batch."""
-
-    latency_s: PositiveSeconds = Field(10.0, description="A row should be done within so many seconds.")
-    percentile: Share = Field(0.99, description="The share of rows that must be.")
-
-    @property
-    def objective(self) -> Objective:
-        return Objective(self.latency_s, self.percentile)
-
-
-class ApplicationRule(Section):
-    """What differs for one application (a query, by its name)."""
-
-    objective: ObjectiveRule | None = Field(None, description="Its own objective.")
-    qos_class: str | None = Field(None, description="Its service class, one of `classes`.")
-    qos_table: tuple[QosRow, ...] = Field((), description="More objectives: bounds on metrics.")
-    qos_graphs: tuple[QosGraph, ...] = Field((), description="More objectives: utility over metrics.")
-    ignore: bool = Field(False, description="Watch it, never plan for it.")
-
-
-class ExecutorRule(Section):
-    """Bounds of the executor pool."""
-
-    min: Annotated[int, Field(ge=1)] = Field(1, description="Never fewer executors.")
-    max: Annotated[int, Field(ge=1)] = Field(4, description="Never more executors.")
-    step_up: Annotated[int, Field(ge=1)] = Field(1, description="Added at once; cold executors compete with warm ones.")
-    step_down: Annotated[int, Field(ge=1)] = Field(1, description="Retired at once.")
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        if self.min > self.max:
-            raise ValueError(f"min {self.min} is above max {self.max}")
-        return self
-
-
-class CapacityRule(Section):
-    """How the capacity planner sizes the pool."""
-
-    utilisation: Share = Field(0.75, description="Busy share of the slots to aim at.")
-    catch_up_s: PositiveSeconds = Field(20.0, description="A backlog should be gone within so many seconds.")
-    lead_s: Seconds = Field(10.0, description="How far ahead the trend is followed: an executor's start-up time.")
-    window_s: PositiveSeconds = Field(12.0, description="Rates are measured over so many seconds.")
-    shrink_after_s: Seconds = Field(45.0, description="Shrink only to the largest size wanted in so many seconds.")
-    shrink_margin: Annotated[float, Field(ge=0, lt=1)] = Field(
-        0.1, description="Shrink only if the smaller pool would stay this share below the utilisation target."
-    )
-    batch_share: Share = Field(
-        0.4, description="Gated sources: a batch may take at most this share of the objective; 0.4 leaves room to wait."
-    )
-
-
-class GuardRule(Section):
-    """What keeps a decision from doing harm."""
-
-    cool_down_up_s: Seconds = Field(8.0, description="Between growing the pool and growing it again.")
-    cool_down_down_s: Seconds = Field(30.0, description="Between any change of the pool and shrinking it.")
-    disruptions_per_hour: Annotated[int, Field(ge=0)] = Field(
-        30, description="Shrinks and restarts in any hour; growing is never held by it."
-    )
-    max_age_s: PositiveSeconds = Field(30.0, description="Older metrics are stale: nothing is changed on them.")
+FIXED_WHILE_RUNNING = ("journal.path", "journal.history", "dynamic_allocation", "console")
+"""Settings that are read once, when control starts."""
+_NO_CLASS = QosClassRule()
 
 
 class Policy(Section):
     """The whole policy file."""
 
+    retired: ClassVar[Retired] = RETIRED
+
     mode: Mode = Field(Mode.APPLY, description="off watches, recommend decides and journals, apply acts.")
-    interval_s: PositiveSeconds = Field(1.0, description="Seconds between two steps of the controller.")
-    planner: Literal["capacity", "me-stream", "mpc"] = Field(
-        "capacity", description="Who plans: the size of the pool, the operators inside a query, or service classes."
-    )
     objective: ObjectiveRule = Field(default_factory=ObjectiveRule, description="For every application.")
-    applications: dict[str, ApplicationRule] = Field(default_factory=dict, description="By query name.")
+    executors: ExecutorRule = Field(default_factory=ExecutorRule, description="Bounds and price of the pool.")
     classes: dict[str, QosClassRule] = Field(default_factory=dict, description="Service classes by name.")
-    executors: ExecutorRule = Field(default_factory=ExecutorRule)
-    capacity: CapacityRule = Field(default_factory=CapacityRule)
-    operators: OperatorRule = Field(default_factory=OperatorRule)
-    predictive: PredictiveRule = Field(default_factory=PredictiveRule)
-    guards: GuardRule = Field(default_factory=GuardRule)
+    applications: dict[str, ApplicationRule] = Field(default_factory=dict, description="By query name.")
+    freeze: tuple[Freeze, ...] = Field((), description="Times in which nothing disruptive is done.")
+    timezone: str = Field("UTC", description="Time zone of cron lines and of a budget's day, such as Europe/Berlin.")
+    knobs: KnobRule = Field(default_factory=KnobRule, description="What may be turned.")
+    guards: GuardRule = Field(default_factory=GuardRule, description="What keeps decisions from doing harm.")
     dynamic_allocation: Literal["refuse", "take-over"] = Field(
-        "refuse", description="Where Spark's own dynamic allocation is on: refuse to scale, or switch it off and rule."
+        "refuse", description="If Spark's own dynamic allocation is on: do not scale, or switch it off and scale."
     )
-    store: str | None = Field(
-        None,
-        description="SQLite file for knowledge and journal; left out: tidegate-NAME.db where the job runs.",
-    )
-    history: str | None = Field(
-        None, description="Folder for a history of every metric, as Parquet; left out: none is kept."
-    )
+    journal: JournalRule = Field(default_factory=JournalRule, description="Where decisions are recorded.")
+    console: ConsoleRule | None = Field(None, description="Serve a page and metrics; left out: neither.")
+    interval_s: PositiveSeconds = Field(1.0, description="Seconds between two steps of the controller.")
+
+    @field_validator("mode", mode="before")
+    @classmethod
+    def _off_is_a_word(cls, mode: Any) -> Any:
+        return Mode.OFF if mode is False else mode  # YAML reads a bare `off` as false
+
+    @field_validator("timezone")
+    @classmethod
+    def _on_the_map(cls, timezone: str) -> str:
+        time_zone(timezone)
+        return timezone
 
     @model_validator(mode="after")
-    def _classes_exist(self) -> Self:
-        for name, rule in self.applications.items():
-            if rule.qos_class is not None and rule.qos_class not in self.classes:
-                known = ", ".join(self.classes) or "none is defined"
-                raise ValueError(f"application {name}: no class {rule.qos_class!r} (classes: {known})")
+    def _fits_together(self) -> Self:
+        misfits = list(self._misfits())
+        if misfits:
+            raise misfit_error(misfits)
         return self
 
-    def objective_of(self, application: str) -> Objective:
-        """Its own objective, else its class's, else everybody's."""
-        rule = self.applications.get(application)
-        if rule and rule.objective:
-            return rule.objective.objective
-        if rule and rule.qos_class:
-            return self.classes[rule.qos_class].objective
-        return self.objective.objective
+    def _misfits(self) -> Iterator[Misfit]:
+        """Names that lead nowhere."""
+        used = {rule.qos_class for rule in self.applications.values()}
+        known = ", ".join(self.classes) or "none"
+        for name, rule in self.applications.items():
+            if rule.qos_class is not None and rule.qos_class not in self.classes:
+                close = get_close_matches(rule.qos_class, self.classes, n=1)
+                meant = f"did you mean {close[0]}?" if close else f"defined are: {known}"
+                text = f"no class {rule.qos_class!r} is defined; {meant}"
+                yield Misfit(("applications", name, "class"), text, needs=("classes", rule.qos_class))
+        for name in self.classes:
+            if name not in used:
+                text = f"class {name!r} is defined but no application uses it: "
+                text += f"remove it or write applications.NAME.class: {name}"
+                yield Misfit(("classes", name), text, needs=("applications",))
 
-    def class_of(self, application: str) -> QosClassRule:
-        """The service class of an application; those without one weigh 1 and keep the policy's objective."""
+    # what is promised to an application
+
+    def objective_of(self, application: str) -> Objective:
+        """Its own objective; what that leaves out is its class's, else everybody's."""
+        rule, latency_s, percentile = self.applications.get(application), None, None
+        if rule is not None:
+            stated = (rule.objective, self.classes.get(rule.qos_class) if rule.qos_class else None)
+            latency_s = next((one.latency_s for one in stated if one and one.latency_s is not None), None)
+            percentile = next((one.percentile for one in stated if one and one.percentile is not None), None)
+        return Objective(
+            self.objective.latency_s if latency_s is None else latency_s,
+            self.objective.percentile if percentile is None else percentile,
+        )
+
+    def class_of(self, application: str) -> QosClass:
+        """The service class of an application; one without a class weighs 1."""
+        name = self.class_name(application)
+        return (self.classes[name] if name else _NO_CLASS).with_objective(self.objective_of(application))
+
+    def class_name(self, application: str) -> str | None:
         rule = self.applications.get(application)
-        return self.classes[rule.qos_class] if rule and rule.qos_class else DEFAULT_CLASS
+        return rule.qos_class if rule else None
 
     def ignores(self, application: str) -> bool:
         rule = self.applications.get(application)
         return bool(rule and rule.ignore)
+
+    @property
+    def consumer_groups(self) -> dict[str, str]:
+        """The consumer group that each application's progress is committed to, where one is named."""
+        return {name: rule.consumer_group for name, rule in self.applications.items() if rule.consumer_group}
+
+    # what holds at a time (of the observation, in seconds since 1970)
+
+    def least_executors(self, time_s: float) -> int:
+        """The minimum at this time, scheduled minimums included.
+
+        >>> policy = Policy.model_validate(
+        ...     {"executors": {"minimum": [{"cron": "0 7 * * 1-5", "for": "3h", "executors": 3}]}}
+        ... )
+        >>> [policy.least_executors(hour * 3600) for hour in (6, 7, 9, 10)]  # of Thursday, 1 January 1970
+        [1, 3, 3, 1]
+        """
+        scheduled = self.scheduled_minimum(time_s)
+        return max(self.executors.min, scheduled.executors) if scheduled else self.executors.min
+
+    def scheduled_minimum(self, time_s: float) -> ScheduledMinimum | None:
+        """The largest scheduled minimum at this time."""
+        open_now = [rule for rule in self.executors.minimum if rule.spans(self.timezone).active(time_s)]
+        return max(open_now, key=lambda rule: rule.executors, default=None)
+
+    def frozen(self, time_s: float) -> Freeze | None:
+        """The freeze at this time; of several the strictest."""
+        open_now = [rule for rule in self.freeze if rule.spans(self.timezone).active(time_s)]
+        return min(open_now, key=lambda rule: rule.growth, default=None)
+
+    def next_change_s(self, time_s: float) -> float | None:
+        """When a freeze or a scheduled minimum next begins or ends; None where none ever does."""
+        spans = (rule.spans(self.timezone) for rule in (*self.freeze, *self.executors.minimum))
+        return min((at_s for one in spans if (at_s := one.next_change_s(time_s)) is not None), default=None)
+
+    # money
+
+    def affordable_executors(self, time_s: float, spent_today: float) -> int | None:
+        """The largest pool that the budget allows now; None where there is no budget.
+
+        `spent_today`: executor-seconds since midnight in the policy's time zone (`day_start_s`).
+        """
+        rule = self.executors
+        if rule.budget_per_day is None:
+            return None
+        left_s = day_end_s(time_s, self.timezone) - time_s
+        affordable = affordable_executors(rule.budget_per_day, rule.price_per_hour, spent_today, left_s, rule.min)
+        return max(affordable, self.least_executors(time_s))
+
+    def most_executors(self, time_s: float, spent_today: float = 0.0) -> int:
+        """The maximum at this time: the policy's, or what the budget allows."""
+        affordable = self.affordable_executors(time_s, spent_today)
+        return self.executors.max if affordable is None else min(self.executors.max, affordable)
+
+    def day_start_s(self, time_s: float) -> float:
+        """When the budget's day began."""
+        return day_start_s(time_s, self.timezone)
+
+    def cost(self, executor_s: float) -> float:
+        """Money for this many executor-seconds."""
+        return cost(executor_s, self.executors.price_per_hour)
+
+    # change while running
+
+    def live_from(self, before: Policy) -> tuple[Policy, tuple[str, ...]]:
+        """This policy as it can take the place of `before` in a running controller, and the settings that cannot.
+
+        >>> changed = Policy.model_validate({"mode": "recommend", "journal": {"path": "other.db"}})
+        >>> live, fixed = changed.live_from(Policy())
+        >>> live.mode.value, live.journal.path, fixed
+        ('recommend', None, ('journal.path',))
+        """
+        changed = tuple(name for name in FIXED_WHILE_RUNNING if _at(before, name) != _at(self, name))
+        if not changed:
+            return self, ()
+        kept = {"path": before.journal.path, "history": before.journal.history}
+        journal = self.journal.model_copy(update=kept)
+        update = {"journal": journal, "dynamic_allocation": before.dynamic_allocation, "console": before.console}
+        return self.model_copy(update=update), changed
+
+
+def _at(policy: Policy, name: str) -> object:
+    return attrgetter(name)(policy)

@@ -1,7 +1,8 @@
-"""Service classes: what each promises, what it weighs, and how predictive control shares a host among them."""
+"""Service classes: what each promises and what it weighs."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field
@@ -10,31 +11,36 @@ from tidegate.domain.objective import Objective
 from tidegate.domain.section import PositiveSeconds, Section, Share
 
 
-class QosClassRule(Section):
+@dataclass(frozen=True, slots=True)
+class QosClass:
     """A service class ⟨r*, V⟩ with its weight: the delay it tolerates and the share of rows that may exceed it."""
 
-    latency_s: PositiveSeconds = Field(10.0, description="The largest delay tolerated.")
-    percentile: Share = Field(0.99, description="The share of rows that must keep it.")
-    violations: Share = Field(0.05, description="Upper bound on the share of late rows in any window.")
-    window_s: PositiveSeconds = Field(60.0, description="The window in which violations are counted.")
+    latency_s: float = 10.0
+    percentile: float = 0.99
+    violations: float = 0.05
+    window_s: float = 60.0
+    weight: float = 1.0
+    floor: float = 0.1
+
+
+class QosClassRule(Section):
+    """A service class as the policy states it; what it leaves out of its objective is the policy's."""
+
+    latency_s: PositiveSeconds | None = Field(
+        None, description="The largest delay tolerated, in seconds; left out: `objective.latency_s`."
+    )
+    percentile: Share | None = Field(
+        None, description="The share of rows that must keep it; left out: `objective.percentile`."
+    )
+    violations: Share = Field(0.05, description="Upper bound on the share of rows over the objective in any window.")
+    window_s: PositiveSeconds = Field(60.0, description="The window in which violations are counted, in seconds.")
     weight: Annotated[float, Field(gt=0)] = Field(1.0, description="Importance when capacity is short.")
     floor: Annotated[float, Field(ge=0, lt=1)] = Field(
-        0.1, description="Share of what arrives that it is served however short capacity is: nobody starves."
+        0.1, description="Share of its arriving rows that is served however short capacity is: no class starves."
     )
 
-    @property
-    def objective(self) -> Objective:
-        return Objective(self.latency_s, self.percentile)
-
-
-class PredictiveRule(Section):
-    """How the mpc planner looks ahead; it steps once in the policy's `interval_s`."""
-
-    horizon: Annotated[int, Field(ge=1, le=60)] = Field(5, description="Steps ahead (κ).")
-    reference_s: PositiveSeconds = Field(5.0, description="Time constant of the way back to the set-point (T_ref).")
-    set_point: Share = Field(0.5, description="Share of a class's delay to aim at; the rest is for what no model sees.")
-    utilisation: Share = Field(0.9, description="Busy share of a host's slots up to which needs are granted in full.")
-    fill: Annotated[float, Field(gt=0, le=1.5)] = Field(
-        1.0, description="Busy share that waiting rows may fill beyond the needs: short hosts are never left idle."
-    )
-    change: Share = Field(0.1, description="An admission limit or a share is moved only when it is off by more.")
+    def with_objective(self, objective: Objective) -> QosClass:
+        """The class as it holds for an application with this objective."""
+        return QosClass(
+            objective.latency_s, objective.percentile, self.violations, self.window_s, self.weight, self.floor
+        )

@@ -7,7 +7,8 @@ metric where it describes one operator (`split.busy_s`).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
+
+from tidegate.domain.python310 import StrEnum
 
 
 class Level(StrEnum):

@@ -3,6 +3,9 @@
 zstd, gzip and bz2 are standard streams. Spark's lz4 and snappy are not: they come from Java stream classes
 (LZ4BlockOutputStream of lz4-java, SnappyOutputStream of snappy-java) with a framing of their own around raw blocks,
 which pyarrow does not read; the two small readers below do. A file that is cut in a block gives what it has.
+
+A log from elsewhere may be made to hurt: nothing is inflated beyond what event logs ever compress to, and no line is
+held in memory beyond `MOST_LINE`.
 """
 
 from __future__ import annotations
@@ -16,16 +19,22 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, cast
 
-import pyarrow as pa
-
 from tidegate.history.notes import Notes
 
 _LZ4_MAGIC = b"LZ4Block"
 _LZ4_HEADER = struct.Struct("<8sBiii")  # magic, token, compressed, decompressed, checksum
 _LZ4_RAW, _LZ4_FRAME = 0x10, b"\x04\x22\x4d\x18"
 _SNAPPY_MAGIC = b"\x82SNAPPY\x00"
-_MOST_BLOCK = 1 << 28  # a block that claims more is damaged
-_TRUNCATED = (EOFError, OSError, zlib.error, pa.ArrowException)
+_MOST_BLOCK = 1 << 25  # lz4-java's own limit; a block that claims more is damaged
+MOST_LINE = 1 << 24
+"""Bytes of one event; Spark's longest hold a plan of some megabytes."""
+_MOST_FOLD = 200
+_FOLD_SLACK = 1 << 24
+"""Event logs compress ten- to sixtyfold; a file of zeros a thousandfold. The slack is for small files."""
+
+
+class Bomb(OSError):
+    """A file that inflates to more than an event log would."""
 
 
 def read_lines(path: Path, notes: Notes) -> Iterator[str]:
@@ -37,18 +46,36 @@ def read_lines(path: Path, notes: Notes) -> Iterator[str]:
         return
     try:
         with path.open("rb") as raw:
-            yield from _lines(_OPENERS.get(suffix, _plain)(raw))
-    except _TRUNCATED as error:
+            opener = _OPENERS.get(suffix)
+            most = None if opener is None else _MOST_FOLD * path.stat().st_size + _FOLD_SLACK
+            yield from _lines(raw if opener is None else opener(raw), most, notes)
+    except Bomb:
+        notes.add(f"{path.name}: inflates to more than {_MOST_FOLD} times its size, as no event log does; left out")
+    except _damage() as error:
         notes.add(f"{path.name}: ends early or is damaged ({type(error).__name__}); read as far as it goes")
 
 
-def _lines(stream: IO[bytes]) -> Iterator[str]:
-    for line in stream:
-        yield line.decode("utf-8", errors="replace")
+def _damage() -> tuple[type[Exception], ...]:
+    """What reading a cut or damaged file raises; asked for only when something was raised."""
+    try:
+        import pyarrow as pa
+    except ModuleNotFoundError:
+        return EOFError, OSError, zlib.error
+    return EOFError, OSError, zlib.error, pa.ArrowException
 
 
-def _plain(raw: IO[bytes]) -> IO[bytes]:
-    return raw
+def _lines(stream: IO[bytes], most_bytes: int | None, notes: Notes) -> Iterator[str]:
+    inflated, whole = 0, True
+    while line := stream.readline(MOST_LINE):
+        inflated += len(line)
+        if most_bytes is not None and inflated > most_bytes:
+            raise Bomb
+        began, whole = whole, line.endswith(b"\n")
+        if began and (whole or len(line) < MOST_LINE):
+            yield line.decode("utf-8", errors="replace")
+        elif began:  # too long: left out to its end
+            notes.lines += 1
+            notes.unreadable_lines += 1
 
 
 def _gzip(raw: IO[bytes]) -> IO[bytes]:
@@ -85,6 +112,8 @@ _OPENERS: dict[str, Callable[[IO[bytes]], IO[bytes]]] = {
 
 
 def _arrow_chunks(raw: IO[bytes], codec: str) -> Iterator[bytes]:
+    import pyarrow as pa
+
     stream = pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), codec)
     while chunk := stream.read(1 << 16):
         yield chunk
@@ -92,6 +121,8 @@ def _arrow_chunks(raw: IO[bytes], codec: str) -> Iterator[bytes]:
 
 def lz4_blocks(raw: IO[bytes]) -> Iterator[bytes]:
     """The blocks of lz4-java's LZ4BlockOutputStream; a block of no bytes ends the stream."""
+    import pyarrow as pa
+
     codec = pa.Codec("lz4_raw")
     while header := raw.read(_LZ4_HEADER.size):
         if len(header) < _LZ4_HEADER.size:
@@ -106,6 +137,8 @@ def lz4_blocks(raw: IO[bytes]) -> Iterator[bytes]:
 
 def snappy_blocks(raw: IO[bytes]) -> Iterator[bytes]:
     """The blocks of snappy-java's SnappyOutputStream; a header may come again where streams were joined."""
+    import pyarrow as pa
+
     codec = pa.Codec("snappy")
     while start := raw.read(4):
         if start == _SNAPPY_MAGIC[:4]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.domain import BatchSample
-from tidegate.history.compressed import read_lines
+from tidegate.history.compressed import MOST_LINE, read_lines
 from tidegate.history.fields import seconds, section, text, whole
 from tidegate.history.flatten import Flattener, Surroundings
 from tidegate.history.notes import Notes
@@ -36,7 +36,6 @@ _QUIET = {  # kinds that are known and say nothing here
     *("QueryStartedEvent", "QueryIdleEvent", "QueryTerminatedEvent", "QueryTriggerStartEvent"),
 }
 _ROLLED = re.compile(r"^events_(\d+)_")
-_MOST_LINE = 64 * 1024 * 1024
 
 
 def rolled_files(folder: Path) -> list[Path]:
@@ -82,7 +81,7 @@ class EventLog:
         if not line.strip():
             return
         self.notes.lines += 1
-        if len(line) > _MOST_LINE:
+        if len(line) > MOST_LINE:
             self.notes.unreadable_lines += 1
             return
         kind = _KIND.match(line)

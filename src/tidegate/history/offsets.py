@@ -16,7 +16,7 @@ def rows_between(before: Any, after: Any) -> int | None:
     >>> rows_between({"logOffset": 1}, {"logOffset": 2}) is None
     True
     """
-    before, after = _offset(before), _offset(after)
+    before, after = plain_offset(before), plain_offset(after)
     if not isinstance(after, dict) or not after:
         return None
     if isinstance(after.get("row"), int) and "start_ms" in after:
@@ -25,6 +25,32 @@ def rows_between(before: Any, after: Any) -> int | None:
     if isinstance(before, dict) and all(isinstance(partitions, dict) for partitions in after.values()):
         return _kafka_rows(before, after)
     return None
+
+
+MOST_PARTITIONS = 64
+
+
+def lag_by_partition(before: Any, after: Any) -> list[tuple[str, int]]:
+    """Partition and rows between two offsets of Kafka's, the largest first; no more than `MOST_PARTITIONS`.
+
+    >>> lag_by_partition('{"t": {"0": 5, "1": 7}}', {"t": {"0": 8, "1": 9, "2": 4}})
+    [('t-2', 4), ('t-0', 3), ('t-1', 2)]
+    >>> lag_by_partition({"row": 3, "start_ms": 5}, {"row": 10, "start_ms": 5})
+    []
+    """
+    before, after = plain_offset(before), plain_offset(after)
+    if not isinstance(before, dict) or not isinstance(after, dict):
+        return []
+    found = []
+    for topic, partitions in after.items():
+        known = before.get(topic)
+        if not isinstance(partitions, dict) or not isinstance(known, dict | None):
+            return []
+        for partition, end in partitions.items():
+            start = (known or {}).get(partition, 0)
+            if isinstance(end, int) and isinstance(start, int):
+                found.append((f"{topic}-{partition}", max(0, end - start)))
+    return sorted(found, key=lambda one: -one[1])[:MOST_PARTITIONS]
 
 
 def _kafka_rows(before: dict[str, Any], after: dict[str, Any]) -> int | None:
@@ -39,7 +65,7 @@ def _kafka_rows(before: dict[str, Any], after: dict[str, Any]) -> int | None:
     return total
 
 
-def _offset(value: Any) -> Any:
+def plain_offset(value: Any) -> Any:
     """Offsets are objects, numbers, null, lists, or any of these as JSON inside a string."""
     if isinstance(value, str):
         try:

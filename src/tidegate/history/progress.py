@@ -10,12 +10,12 @@ from __future__ import annotations
 import contextlib
 import json
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
-from tidegate.domain import DriverTimes
+from tidegate.domain import DriverTimes, PartitionLag
+from tidegate.domain.python310 import iso_time
 from tidegate.history.fields import amount, items, seconds, section, text, whole
-from tidegate.history.offsets import rows_between
+from tidegate.history.offsets import MOST_PARTITIONS, lag_by_partition, plain_offset, rows_between
 
 _DURATIONS = {  # metric ← durationMs
     "processing_s": "addBatch",
@@ -47,6 +47,8 @@ class StateReport:
     work_s: float
     """Slot-seconds of updates, removals and commits."""
     partitions: int | None
+    operators: int = 1
+    """Operators that keep state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +66,17 @@ class Progress:
     """False for an idle report: no batch ran."""
     backlog_rows: int | None
     latency_sketch: str | None
+    latency_counts: tuple[float, ...]
+    """Where there is no sketch: rows, oldest, newest, time of the batch, rows above some ages."""
     operators: tuple[OperatorCount, ...]
     state: StateReport | None
     driver: DriverTimes
     """Without the sink's time: the report does not tell it from the tasks'."""
     metrics: dict[str, float]
     """What else it says, by the catalogue's names."""
+    lag: tuple[PartitionLag, ...] = ()
+    offsets: tuple[tuple[Any, Any], ...] = ()
+    """For each source the offsets before and after the batch, as far as they are written as JSON."""
 
     @property
     def application(self) -> str:
@@ -78,6 +85,12 @@ class Progress:
     @property
     def committed_s(self) -> float:
         return self.started_s + self.duration_s
+
+    @property
+    def dropped_rows(self) -> int | None:
+        """Rows that were older than the watermark."""
+        dropped = self.metrics.get("late_rows")
+        return None if dropped is None else int(dropped)
 
     @property
     def add_batch_s(self) -> float | None:
@@ -121,16 +134,19 @@ def read_progress(report: dict[str, Any]) -> Progress:
         committed=not durations or "addBatch" in durations,
         backlog_rows=_backlog(sources),
         latency_sketch=text(_first_value(observed.get(LATENCY_METRIC))),
+        latency_counts=_counts(observed.get(LATENCY_METRIC)),
         operators=_operators(observed),
         state=_state(states) if states else None,
         driver=_driver(durations),
         metrics=_metrics(report, durations, states, started_s),
+        lag=_lag(sources),
+        offsets=tuple((plain_offset(one.get("startOffset")), plain_offset(one.get("endOffset"))) for one in sources),
     )
 
 
 def _epoch_s(stamp: str) -> float:
     """ISO time → seconds since the epoch; years that no computer has seen are refused."""
-    parsed = datetime.fromisoformat(stamp)
+    parsed = iso_time(stamp)
     if not 1980 <= parsed.year <= 2200:
         raise ValueError(f"a report of the year {parsed.year}")
     return parsed.timestamp()
@@ -148,6 +164,15 @@ def _rows(report: dict[str, Any], sources: list[dict[str, Any]]) -> int:
 def _backlog(sources: list[dict[str, Any]]) -> int | None:
     waiting = [rows_between(source.get("endOffset"), source.get("latestOffset")) for source in sources]
     return sum(rows or 0 for rows in waiting) if waiting and all(rows is not None for rows in waiting) else None
+
+
+def _lag(sources: list[dict[str, Any]]) -> tuple[PartitionLag, ...]:
+    found = [
+        PartitionLag(*one)
+        for source in sources
+        for one in lag_by_partition(source.get("endOffset"), source.get("latestOffset"))
+    ]
+    return tuple(sorted(found, key=lambda one: -one.rows)[:MOST_PARTITIONS])
 
 
 def _metrics(
@@ -175,6 +200,7 @@ def _state(states: list[dict[str, Any]]) -> StateReport:
         commit_s=total("commitTimeMs") / 1000,
         work_s=total("allUpdatesTimeMs", "allRemovalsTimeMs", "commitTimeMs") / 1000,
         partitions=whole(states[0].get("numShufflePartitions")),
+        operators=len(states),
     )
 
 
@@ -206,7 +232,15 @@ def _operators(observed: dict[str, Any]) -> tuple[OperatorCount, ...]:
     )
 
 
+def _counts(row: Any) -> tuple[float, ...]:
+    found = [amount(value) for value in _values(row)]
+    return tuple(value for value in found if value is not None) if None not in found else ()
+
+
 def _first_value(row: Any) -> Any:
+    return next(iter(_values(row)), None)
+
+
+def _values(row: Any) -> list[Any]:
     """Rows of observed metrics are objects in live reports and lists in some logs."""
-    values = list(row.values()) if isinstance(row, dict) else items(row)
-    return values[0] if values else None
+    return list(row.values()) if isinstance(row, dict) else items(row)

@@ -8,7 +8,6 @@ from pathlib import Path
 from tidegate.domain import InvalidInput
 from tidegate.history.eventlog import EventLog, event_files
 from tidegate.history.notes import Notes
-from tidegate.history.parquet import read_parquet
 from tidegate.history.table import MetricTable
 
 
@@ -29,6 +28,8 @@ def read_history(path: Path, newest: int | None = None) -> History:
         )
     notes = Notes()
     if holds_parquet(path):
+        from tidegate.history.parquet import read_parquet  # reading Parquet takes pyarrow; logs do not
+
         tables = read_parquet(path, notes, newest)
         source = "parquet"
     else:

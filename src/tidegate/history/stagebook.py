@@ -184,4 +184,5 @@ def operator_of(name: str, stage: StageTotals, rows_in: int | None, rows_out: in
         communication_s=stage.fetch_wait_s + stage.write_s,
         execute_latency_s=stage.execute_latency_s,
         rows_out=int(written) if rows_out is None else rows_out,
+        failed_tasks=stage.failed,
     )

@@ -7,17 +7,19 @@ meets half a file. Parts are small (a few thousand samples), so writing one agai
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from tidegate.domain import InvalidInput, Observation
+from tidegate.domain.python310 import UTC
 from tidegate.history.flatten import ObservationFlattener
 from tidegate.history.table import MetricRecord
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(slots=True)
@@ -39,6 +41,10 @@ class HistoryWriter:
     ) -> None:
         if not 1 <= flush_samples <= samples_per_part or most_bytes < 1:
             raise InvalidInput("a history wants 1 ≤ flush_samples ≤ samples_per_part and room for some bytes")
+        try:
+            import pyarrow  # noqa: F401
+        except ModuleNotFoundError:
+            raise InvalidInput("recording a history needs pyarrow: install tidegate[spark], or do not record") from None
         self.folder = folder
         self._flush_samples, self._samples_per_part, self._most_bytes = flush_samples, samples_per_part, most_bytes
         self._flattener = ObservationFlattener()
@@ -87,6 +93,8 @@ class HistoryWriter:
             return
         part.path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = part.path.with_name(f".{part.path.name}.unfinished")
+        import pyarrow.parquet as pq
+
         pq.write_table(_arrow(part.records), unfinished, compression="zstd")
         unfinished.replace(part.path)
         part.unwritten = 0
@@ -113,6 +121,8 @@ def _next_number(folder: Path) -> int:
 
 
 def _arrow(records: list[MetricRecord]) -> pa.Table:
+    import pyarrow as pa
+
     names = sorted({name for record in records for name in record.metrics})
     columns = {
         "time_s": pa.array([record.time_s for record in records], pa.float64()),

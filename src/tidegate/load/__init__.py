@@ -4,6 +4,7 @@ Shared by the Spark source and the simulator, so both worlds see the same rows.
 """
 
 from tidegate.load.content import Content, Sentences, TextLines, content_from_spec
+from tidegate.load.nexmark import Nexmark
 from tidegate.load.profile import (
     Burst,
     Constant,
@@ -11,6 +12,7 @@ from tidegate.load.profile import (
     Poisson,
     Sinusoid,
     Spikes,
+    Steps,
     Sum,
     Trace,
     profile_from_spec,
@@ -24,6 +26,7 @@ __all__ = [
     "Constant",
     "Content",
     "LoadProfile",
+    "Nexmark",
     "Poisson",
     "RandomText",
     "RecordedRides",
@@ -31,6 +34,7 @@ __all__ = [
     "Sentences",
     "Sinusoid",
     "Spikes",
+    "Steps",
     "Sum",
     "TextLines",
     "Timeline",

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from tidegate.domain.errors import InvalidInput
 from tidegate.load.mixing import mixed, seeded
+from tidegate.load.nexmark import Nexmark
 from tidegate.load.randomtext import RandomText
 from tidegate.load.rides import RecordedRides, Rides
 
@@ -59,18 +60,19 @@ class TextLines:
         return [lines[index % len(lines)] for index in range(first, end)]
 
 
-_MADE_UP: dict[str, type[Sentences | RandomText | Rides]] = {
+_MADE_UP: dict[str, type[Sentences | RandomText | Rides | Nexmark]] = {
     "sentences": Sentences,
     "random-text": RandomText,
     "rides": Rides,
+    "nexmark": Nexmark,
 }
 _FROM_FILE: dict[str, type[TextLines | RecordedRides]] = {"text": TextLines, "rides": RecordedRides}
-_KINDS = "sentences, random-text, rides, text:PATH or rides:PATH"
+_KINDS = "sentences, random-text, rides, nexmark, text:PATH or rides:PATH"
 
 
 def content_from_spec(spec: Any) -> Content:
-    """A kind (`sentences`, `random-text`, `rides`), a kind with a file (`text:PATH`, `rides:PATH`), or a JSON object
-    with `kind` and its fields.
+    """A kind (`sentences`, `random-text`, `rides`, `nexmark`), a kind with a file (`text:PATH`, `rides:PATH`), or a
+    JSON object with `kind` and its fields.
 
     >>> content_from_spec("sentences")
     Sentences(words=8, vocabulary=500, seed=0)

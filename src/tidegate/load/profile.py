@@ -27,6 +27,7 @@ Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 _STRICT: Any = {"extra": "forbid"}
+_POISSON_BLOCK = 256
 
 
 @validated(frozen=True, slots=True, config=_STRICT)
@@ -121,6 +122,19 @@ class Trace:
 
 
 @validated(frozen=True, slots=True, config=_STRICT)
+class Steps:
+    """Rates that are held for `step_s` each, one after another; the last one stays."""
+
+    rates: Annotated[tuple[Rate, ...], Field(min_length=1)]
+    step_s: Positive = 60.0
+    kind: Literal["steps"] = "steps"
+
+    def rows_per_s(self, t_s: Floats) -> Floats:
+        at = np.clip(np.floor(t_s / self.step_s).astype(np.int64), 0, len(self.rates) - 1)
+        return np.asarray(np.asarray(self.rates)[at])
+
+
+@validated(frozen=True, slots=True, config=_STRICT)
 class Sum:
     """Several profiles at once."""
 
@@ -136,7 +150,10 @@ class Sum:
 
 @validated(frozen=True, slots=True, config=_STRICT)
 class Poisson:
-    """Another profile with Poisson counts: each `bin_s` draws its rows from the bin's number and the seed alone."""
+    """Another profile with Poisson counts for each `bin_s`: what a bin draws depends on its number and the seed alone.
+
+    Bins are drawn in blocks, each from a generator of its own, whatever part of a block is asked for.
+    """
 
     of: AnyProfile
     seed: int = 0
@@ -144,25 +161,26 @@ class Poisson:
     kind: Literal["poisson"] = "poisson"
 
     def rows_per_s(self, t_s: Floats) -> Floats:
-        bins, where = np.unique(np.floor(t_s / self.bin_s).astype(np.int64), return_inverse=True)
-        expected = self.of.rows_per_s(np.asarray((bins + 0.5) * self.bin_s, dtype=np.float64)) * self.bin_s
-        drawn = np.array(
-            [
-                np.random.default_rng((self.seed, int(number))).poisson(mean)
-                for number, mean in zip(bins, expected, strict=True)
-            ],
-            dtype=np.float64,
-        )
-        return drawn[where] / self.bin_s
+        bins = np.floor(t_s / self.bin_s).astype(np.int64)
+        blocks, where = np.unique(bins // _POISSON_BLOCK, return_inverse=True)
+        numbers = blocks[:, None] * _POISSON_BLOCK + np.arange(_POISSON_BLOCK)
+        middles_s = np.asarray((numbers.ravel() + 0.5) * self.bin_s, dtype=np.float64)
+        expected = (self.of.rows_per_s(middles_s) * self.bin_s).reshape(numbers.shape)
+        drawn = np.empty(numbers.shape)
+        for row, block in enumerate(blocks):
+            drawn[row] = np.random.default_rng((self.seed, int(block))).poisson(expected[row])
+        return np.asarray(drawn[where, bins % _POISSON_BLOCK] / self.bin_s)
 
 
-AnyProfile = Annotated[Constant | Burst | Sinusoid | Spikes | Trace | Sum | Poisson, Field(discriminator="kind")]
-LoadProfile = Constant | Burst | Sinusoid | Spikes | Trace | Sum | Poisson
+AnyProfile = Annotated[
+    Constant | Burst | Sinusoid | Spikes | Trace | Steps | Sum | Poisson, Field(discriminator="kind")
+]
+LoadProfile = Constant | Burst | Sinusoid | Spikes | Trace | Steps | Sum | Poisson
 
 _SPEC: TypeAdapter[LoadProfile] = TypeAdapter(AnyProfile)
 
 
-_KINDS = "constant, burst, sinusoid, spikes, trace, sum, poisson"
+_KINDS = "constant, burst, sinusoid, spikes, trace, steps, sum, poisson"
 
 
 def profile_from_spec(spec: Any) -> LoadProfile:

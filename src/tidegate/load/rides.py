@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from tidegate.domain.errors import InvalidInput
+from tidegate.domain.python310 import iso_time
 from tidegate.load.mixing import mixed, seeded
 
 FIELDS = "driver,pickup,dropoff,from,to,passengers,distance,payment,fare,tip,total"
@@ -107,4 +108,4 @@ def _recorded(path: str) -> list[tuple[datetime, datetime, str]]:
 
 
 def _ride(fields: list[str]) -> tuple[datetime, datetime, str]:
-    return datetime.fromisoformat(fields[0]), datetime.fromisoformat(fields[1]), ",".join(fields[2:])
+    return iso_time(fields[0]), iso_time(fields[1]), ",".join(fields[2:])

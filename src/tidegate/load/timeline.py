@@ -6,6 +6,8 @@ arrivals down), replayable (every run sees the same rows) and checkable (a lost 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -37,9 +39,10 @@ class Timeline:
             return 0
         while self._covered_s() <= t_s:
             self._extend()
-        whole, share = divmod(t_s / self._resolution_s, 1.0)
-        before, after = self._cumulative[int(whole)], self._cumulative[int(whole) + 1]
-        return int(np.floor(before + share * (after - before) + 1e-9))
+        bins = t_s / self._resolution_s
+        whole = int(bins)
+        before, after = self._cumulative.item(whole), self._cumulative.item(whole + 1)
+        return int(before + (bins - whole) * (after - before) + 1e-9)
 
     def arrivals_s(self, first: int, end: int) -> npt.NDArray[np.float64]:
         """Arrival times of rows `first` … `end - 1`, in seconds after the start."""
@@ -50,13 +53,31 @@ class Timeline:
             if silent_bins * self._resolution_s > _SILENCE_S:
                 raise ValueError(f"row {end - 1} never arrives: the load ends after {int(self._cumulative[-1])} rows")
             self._extend()
-        ordinals = np.arange(first + 1, end + 1, dtype=np.float64)
+        return self.times_of(np.arange(first + 1, end + 1, dtype=np.float64))
+
+    def arrivals_of(self, rows: Sequence[int]) -> list[float]:
+        """When a few rows arrive that are known to arrive (`rows_by` has counted them); quick.
+
+        >>> from tidegate.load.profile import Constant
+        >>> timeline = Timeline(Constant(rate=10))
+        >>> timeline.rows_by(2.0), [round(time_s, 3) for time_s in timeline.arrivals_of([4, 19])]
+        (20, [0.5, 2.0])
+        """
+        cumulative, step_s = self._cumulative, self._resolution_s
+        found = []
+        for row, upper in zip(rows, cumulative.searchsorted([row + 1.0 - 1e-9 for row in rows]).tolist(), strict=True):
+            before, after = cumulative.item(upper - 1), cumulative.item(upper)
+            found.append((upper - 1 + min(1.0, max(0.0, (row + 1.0 - before) / (after - before)))) * step_s)
+        return found
+
+    def times_of(self, ordinals: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """When the count of arrivals reaches each of these numbers, all of which are known to be reached."""
         # Flat stretches (no load) have no inverse; the row arrives at the end of the stretch, where its bin fills.
         upper = np.searchsorted(self._cumulative, ordinals - 1e-9)
         before = self._cumulative[upper - 1]
         share = np.clip((ordinals - before) / (self._cumulative[upper] - before), 0.0, 1.0)
-        arrivals_s: npt.NDArray[np.float64] = ((upper - 1 + share) * self._resolution_s).astype(np.float64)
-        return arrivals_s
+        times_s: npt.NDArray[np.float64] = ((upper - 1 + share) * self._resolution_s).astype(np.float64)
+        return times_s
 
     def _covered_s(self) -> float:
         return (len(self._cumulative) - 1) * self._resolution_s

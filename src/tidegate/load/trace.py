@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
@@ -13,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidegate.domain.errors import InvalidInput
+from tidegate.domain.python310 import UTC, iso_time
 
 GapRule = Literal["error", "hold", "zero"]
 _GAP_FACTOR = 1.5  # a distance above this many usual steps is a gap
@@ -111,7 +111,7 @@ def _seconds(path: str, line: int, column: str, text: str | None) -> float:
     except ValueError:
         pass
     try:
-        stamp = datetime.fromisoformat((text or "").strip())
+        stamp = iso_time((text or "").strip())
     except ValueError:
         raise InvalidInput(f"trace {path}, line {line}: {column} is {text!r}, neither ISO time nor seconds") from None
     return (stamp if stamp.tzinfo else stamp.replace(tzinfo=UTC)).timestamp()

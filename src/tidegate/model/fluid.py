@@ -14,27 +14,27 @@ longer than r* if `λV·ln(1/(1−p)) / (μ(μ − λ)) ≤ r*`, V = (C_S² + C_
 
     μ ≥ λ/2 + √(λ²/4 + λ·V·ln(1/(1−p)) / r*)
 
-Compiled by hand because a control step has to do this for thousands of applications within a millisecond.
+Everything is in arrays over the applications, so that a control step does thousands of them in a millisecond.
 """
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Groups = Ints | slice
+"""Index of each application's group; a slice of all where each is a group of its own."""
+_LEAST_RATE = 1e-9
+"""Rows per second: a queue that is served more slowly is not served."""
 
 
-@njit(cache=True, error_model="numpy")
 def needed_rates(
     backlog: Floats,
     expected: Floats,
     rate_now: Floats,
-    group: Ints,
+    group: Groups,
     set_point_s: Floats,
     time_constant_s: Floats,
     interval_s: float,
@@ -44,52 +44,38 @@ def needed_rates(
     Set-points r* and time constants T_ref are by group; `rate_now` is what each is served now, from which its response
     y₀ = q₀/μ is known.
     """
-    count, steps = expected.shape
-    decay = np.empty((set_point_s.shape[0], steps))
-    for g in range(set_point_s.shape[0]):
-        for k in range(steps):
-            decay[g, k] = math.exp(-(k + 1) * interval_s / time_constant_s[g])
-    needed = np.empty(count)
-    for a in range(count):
-        g = group[a]
-        aim_s = set_point_s[g]
-        queued = backlog[a]
-        # A queue that nobody serves has waited for as long as its rows took to come.
-        served = rate_now[a] if rate_now[a] > 0.0 else expected[a, 0]
-        behind_s = queued / served - aim_s if served > 0.0 else 0.0
-        behind_s = max(behind_s, 0.0)
-        arriving, most = queued, max(queued / (aim_s + behind_s * decay[g, 0]), expected[a, 0])
-        for k in range(steps):
-            rate = expected[a, k]
-            arriving += rate * interval_s
-            most = max(most, arriving / ((k + 1) * interval_s + aim_s + behind_s * decay[g, k]))
-        # Only the first step is applied, and in it nothing can be served that is not there.
-        needed[a] = min(most, queued / interval_s + expected[a, 0])
-    return needed
+    first, aim_s = expected[:, 0], set_point_s[group]
+    # A queue that nobody serves has waited for as long as its rows took to come.
+    served = np.where(rate_now > _LEAST_RATE, rate_now, first)
+    flows = served > _LEAST_RATE
+    behind_s = np.maximum(np.where(flows, backlog / np.where(flows, served, 1.0) - aim_s, 0.0), 0.0)
+    waits, back_s = bool(behind_s.any()), time_constant_s[group]
+    arriving, most = np.zeros(len(backlog)), first
+    for step in range(expected.shape[1]):
+        ahead_s = interval_s * (step + 1)
+        reference_s = aim_s + behind_s * np.exp(-ahead_s / back_s) if waits else aim_s
+        arriving = arriving + expected[:, step]
+        if step == 0:
+            most = np.maximum(backlog / reference_s, most)
+        most = np.maximum(most, (backlog + interval_s * arriving) / (ahead_s + reference_s))
+    # Only the first step is applied, and in it nothing can be served that is not there.
+    return np.asarray(np.minimum(most, backlog / interval_s + first))
 
 
-@njit(cache=True, error_model="numpy")
 def uneven_rates(
-    rows_per_s: Floats, group: Ints, set_point_s: Floats, tail: Floats, variability: float = 1.0
+    rows_per_s: Floats, group: Groups, set_point_s: Floats, tail: Floats, variability: float = 1.0
 ) -> Floats:
     """Rows per second at which uneven arrivals keep their set-point; `tail` is ln 1/(1−p), by group."""
-    rates = np.empty_like(rows_per_s)
-    for a in range(rows_per_s.shape[0]):
-        half = 0.5 * rows_per_s[a]
-        spread = rows_per_s[a] * variability * tail[group[a]] / set_point_s[group[a]]
-        rates[a] = half + math.sqrt(half * half + spread)
-    return rates
+    half = 0.5 * rows_per_s
+    return np.asarray(half + np.sqrt(half * half + rows_per_s * variability * tail[group] / set_point_s[group]))
 
 
-@njit(cache=True, error_model="numpy")
 def longest_waits(backlog: Floats, expected: Floats, rate: Floats, interval_s: float) -> Floats:
     """The longest wait q_k/μ in the horizon at the rate μ: `q_k = max(0, q_(k−1) + (λ_k − μ)Δ)`."""
-    count, steps = expected.shape
-    waits = np.empty(count)
-    for a in range(count):
-        queued = most = backlog[a]
-        for k in range(steps):
-            queued = max(0.0, queued + (expected[a, k] - rate[a]) * interval_s)
-            most = max(most, queued)
-        waits[a] = most / rate[a] if rate[a] > 0.0 else (np.inf if most > 0.0 else 0.0)
-    return waits
+    queued, most = backlog.copy(), backlog.copy()
+    for step in range(expected.shape[1]):
+        queued = np.maximum(0.0, queued + (expected[:, step] - rate) * interval_s)
+        most = np.maximum(most, queued)
+    idle = np.where(most > 0.0, np.inf, 0.0)
+    flows = rate > _LEAST_RATE
+    return np.where(flows, most / np.where(flows, rate, 1.0), idle)

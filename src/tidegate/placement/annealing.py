@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from .jit import FloatArray, IntArray, draw, inlined, kernel
+from .arrays import FloatArray, IntArray, draw, inlined, kernel
 from .load import TOLERANCE
 from .seating import exchange, seat
 

@@ -6,9 +6,8 @@ import math
 from itertools import combinations
 
 import numpy as np
-from scipy.optimize import linprog
 
-from .jit import FloatArray, IntArray, kernel
+from .arrays import FloatArray, IntArray, kernel
 from .load import TOLERANCE, Flat, flatten
 from .problem import Problem
 
@@ -128,6 +127,8 @@ def cover_bound(flat: Flat) -> int:
     kinds, counts = np.unique(flat.room, axis=0, return_counts=True)
     if len(kinds) == 1 or flat.demand.shape[1] == 1:
         return 0
+    from scipy.optimize import linprog
+
     result = linprog(
         np.ones(len(kinds)),
         A_ub=-kinds.T,

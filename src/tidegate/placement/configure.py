@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from .arrays import FloatArray, IntArray
 from .criteria import cost
 from .greedy import BEST_FIT, best_fit_decreasing, fit_in_order, largest_first
-from .jit import FloatArray, IntArray
 from .load import excess, flatten
 from .problem import Host, InvalidInstance, Problem, Task
 from .replan import settle

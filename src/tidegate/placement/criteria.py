@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .jit import FloatArray, IntArray
+from .arrays import FloatArray, IntArray
 from .load import loads
 from .problem import Problem
 from .schedule import migrations, overload, traffic, utilisation

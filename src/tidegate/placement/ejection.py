@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .jit import FloatArray, IntArray, draw, inlined, kernel
+from .arrays import FloatArray, IntArray, draw, inlined, kernel
 from .load import TOLERANCE
 from .seating import Seating, enter, exchange, leave, seat
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .arrays import FloatArray, IntArray
 from .greedy import BEST_FIT, fit_in_order, largest_first
-from .jit import FloatArray, IntArray
 from .load import TOLERANCE, Flat, sum_by_host
 from .problem import UNPLACED
 

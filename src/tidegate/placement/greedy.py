@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .jit import FloatArray, IntArray, kernel
+from .arrays import FloatArray, IntArray, kernel
 from .load import TOLERANCE, Flat, flatten
 from .problem import UNPLACED, Problem
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .jit import IntArray
+from .arrays import IntArray
 from .problem import Problem
 from .replan import within_cap
 from .schedule import Schedule, evaluate

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .jit import FloatArray, IntArray, kernel
+from .arrays import FloatArray, IntArray, kernel
 from .problem import Problem
 
 TOLERANCE = 1e-9  # relative to a host's capacity; sums of floats may exceed it by rounding alone

@@ -9,13 +9,12 @@ from itertools import combinations_with_replacement
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linprog
 
 from .annealing import anneal
+from .arrays import FloatArray, IntArray, stream
 from .bounds import flat_bound
 from .ejection import eject
 from .greedy import BEST_FIT, FIRST_FIT, decreasing, fit_in_order, largest_first, roomiest_first
-from .jit import FloatArray, IntArray, stream
 from .load import TOLERANCE, Flat, excess, flatten, sum_by_host
 from .problem import UNPLACED, Problem
 from .rstorm import RStorm
@@ -157,6 +156,8 @@ def even_mixture(total: FloatArray, kinds: FloatArray, counts: IntArray, number:
     """
     kept = total > 0
     columns = int(kept.sum())
+    from scipy.optimize import linprog
+
     result = linprog(
         np.concatenate([np.zeros(len(kinds)), [-1.0]]),
         A_ub=np.hstack([-kinds[:, kept].T, total[kept, None]]),

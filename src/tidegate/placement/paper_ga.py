@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .arrays import FloatArray, IntArray, kernel
 from .genetic import (
     Evolution,
     GeneticAlgorithm,
@@ -17,7 +18,6 @@ from .genetic import (
     unchanged,
     uniform_crossover,
 )
-from .jit import FloatArray, IntArray, kernel
 from .load import normalise
 from .problem import Problem
 

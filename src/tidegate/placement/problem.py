@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .jit import FloatArray, IntArray
+from .arrays import FloatArray, IntArray
 
 SAME_HOST, SAME_REGION, OTHER_REGION = 0.0, 0.5, 1.0  # R-Storm's network distances (Peng et al. 2015)
 UNPLACED = -1

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
+from .arrays import FloatArray, IntArray
 from .greedy import BEST_FIT, fit_in_order, largest_first
-from .jit import FloatArray, IntArray
 from .load import TOLERANCE, Flat, excess, flatten, sum_by_host
 from .problem import UNPLACED, Problem
 from .schedule import migrations
@@ -33,6 +32,8 @@ def settle(problem: Problem, hosts: IntArray) -> IntArray:
         misfit = np.array([(row > flat.room + TOLERANCE).any(axis=1) for row in load])
         misfit[np.arange(len(used)), used] = False
         price = price + misfit * 1e12 * scale
+    from scipy.optimize import linear_sum_assignment
+
     _, chosen = linear_sum_assignment(price)
     return chosen[group].astype(np.int64)
 

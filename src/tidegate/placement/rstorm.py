@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .jit import FloatArray, IntArray
+from .arrays import FloatArray, IntArray
 from .load import TOLERANCE
 from .problem import Problem
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from .arrays import FloatArray, IntArray
 from .bounds import lower_bound
-from .jit import FloatArray, IntArray
 from .load import TOLERANCE, loads
 from .problem import SAME_HOST, UNPLACED, Problem
 

@@ -8,8 +8,10 @@ from typing import Protocol
 
 import numpy as np
 
+from tidegate import extensions
+
+from .arrays import IntArray
 from .greedy import best_fit_decreasing, first_fit_decreasing, round_robin
-from .jit import IntArray
 from .paper_ga import PaperGA
 from .problem import Problem
 from .replan import within_cap
@@ -54,12 +56,16 @@ SCHEDULERS: Mapping[str, Scheduler] = {
 
 
 def scheduler(name: str) -> Scheduler:
-    """The scheduler of that name.
+    """The scheduler of that name, those that are plugged in included.
 
     >>> problem = Problem.from_arrays(np.full((4, 1, 1), 250.0), np.full((4, 1), 500.0))
     >>> scheduler("tidegate").schedule(problem, np.random.default_rng(1)).used_hosts
     2
     """
-    if name not in SCHEDULERS:
-        raise ValueError(f"unknown scheduler {name!r}; known are {', '.join(SCHEDULERS)}")
-    return SCHEDULERS[name]
+    if name in SCHEDULERS:
+        return SCHEDULERS[name]
+    plugged_in = extensions.names("schedulers")
+    if name not in plugged_in:
+        raise ValueError(f"unknown scheduler {name!r}; known are {', '.join((*SCHEDULERS, *plugged_in))}")
+    found: Scheduler = extensions.make("schedulers", name)
+    return found

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .jit import FloatArray, IntArray, kernel
+from .arrays import FloatArray, IntArray, kernel
 
 
 class Seating(NamedTuple):

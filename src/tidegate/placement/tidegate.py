@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .arrays import FloatArray, IntArray
 from .colocate import colocate
 from .criteria import HARD_PENALTY, Objective
 from .genetic import (
@@ -19,7 +20,6 @@ from .genetic import (
     uniform_crossover,
 )
 from .greedy import best_fit_decreasing, round_robin
-from .jit import FloatArray, IntArray
 from .load import excess, flatten
 from .packing import pack
 from .problem import UNPLACED, Problem

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .jit import IntArray
+from .arrays import IntArray
 from .load import TOLERANCE, flatten
 from .problem import SAME_HOST, Problem
 

@@ -8,9 +8,10 @@ metrics that jump by orders of magnitude.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from river import base, forest, linear_model, neighbors, preprocessing, tree
+if TYPE_CHECKING:
+    from river import base
 
 Features = Mapping[str, float]
 _CLIP = 4.0
@@ -32,6 +33,7 @@ class Learner(Protocol):
 class RiverLearner:
     """A River regressor with its own scaler.
 
+    >>> from river import linear_model
     >>> learner = RiverLearner(linear_model.BayesianLinearRegression())
     >>> for x in range(400):
     ...     learner.learn_one({"x": x % 7}, 2.0 * (x % 7) + 1.0)
@@ -40,6 +42,8 @@ class RiverLearner:
     """
 
     def __init__(self, model: base.Regressor) -> None:
+        from river import preprocessing
+
         self._scaler = preprocessing.StandardScaler()
         self._model = model
 
@@ -89,12 +93,32 @@ def linear(forgetting: float) -> RiverLearner:
     River weighs a new sample by `1 − forgetting` then, and starts from a precision of 1 / alpha: alpha is chosen so
     that the prior is worth one sample.
     """
+    from river import linear_model
+
     alpha = 1.0 / (_PRIOR_SAMPLES * (1.0 - forgetting))
     return RiverLearner(linear_model.BayesianLinearRegression(alpha=alpha, beta=1.0, smoothing=forgetting))
 
 
 def _recursion(assumption: str) -> Callable[[], Learner]:
     return lambda: Reading(f"recursion, {assumption}")
+
+
+def _tree() -> Learner:
+    from river import tree
+
+    return RiverLearner(tree.HoeffdingAdaptiveTreeRegressor(grace_period=40, leaf_prediction="mean", seed=1))
+
+
+def _forest() -> Learner:
+    from river import forest
+
+    return RiverLearner(forest.ARFRegressor(n_models=3, grace_period=40, leaf_prediction="mean", seed=1))
+
+
+def _neighbours() -> Learner:
+    from river import neighbors
+
+    return RiverLearner(neighbors.KNNRegressor(n_neighbors=5, engine=neighbors.LazySearch(window_size=100)))
 
 
 LEARNERS: dict[str, Callable[[], Learner]] = {
@@ -106,11 +130,9 @@ LEARNERS: dict[str, Callable[[], Learner]] = {
     "recursion-drifting": _recursion("drifting"),
     "linear": lambda: linear(0.995),
     "corrected-recursion": lambda: Corrected("recursion, steady", linear(0.995)),
-    "tree": lambda: RiverLearner(tree.HoeffdingAdaptiveTreeRegressor(grace_period=40, leaf_prediction="mean", seed=1)),
-    "forest": lambda: RiverLearner(forest.ARFRegressor(n_models=3, grace_period=40, leaf_prediction="mean", seed=1)),
-    "neighbours": lambda: RiverLearner(
-        neighbors.KNNRegressor(n_neighbors=5, engine=neighbors.LazySearch(window_size=100))
-    ),
+    "tree": _tree,
+    "forest": _forest,
+    "neighbours": _neighbours,
 }
 DEFAULT = {name: make for name, make in LEARNERS.items() if name != "forest"}
 """The forest takes as much time as all others together and has not earned it; ask for it where time does not matter."""

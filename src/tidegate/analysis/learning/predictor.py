@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from math import isfinite
 
 import numpy as np
-from river import drift
 
 from tidegate.analysis.learning.ensemble import Ensemble
 from tidegate.analysis.learning.features import FeatureMaker
@@ -75,6 +74,8 @@ class Predictor:
         self._maker = FeatureMaker(target, metrics, horizon)
         self._ensemble = Ensemble(DEFAULT if learners is None else learners)
         # Page and Hinkley's test, for a change for the worse only: errors also change because something was learned.
+        from river import drift
+
         self._detector = drift.PageHinkley(
             min_instances=20, delta=_TOLERATED, threshold=_THRESHOLD, alpha=1.0, mode="up"
         )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
-from datetime import UTC, datetime
+from datetime import datetime
 
 import matplotlib
+
+from tidegate.domain.python310 import UTC
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt

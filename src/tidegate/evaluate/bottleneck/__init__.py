@@ -1,0 +1,45 @@
+"""Bottlenecks of operators: metrics, bottleneck times, thresholds, levels, and what would help."""
+
+from tidegate.evaluate.bottleneck.diagnosis import LEAST_GAIN, Cause, Diagnosis, diagnose
+from tidegate.evaluate.bottleneck.levels import bottleneck_levels
+from tidegate.evaluate.bottleneck.links import Links, learn_links
+from tidegate.evaluate.bottleneck.metrics import ApplicationMetrics, OperatorMetrics, aggregate, held_slots
+from tidegate.evaluate.bottleneck.scaling import Rescaling, StageScaling, best_rescaling, row_gain_s, stage_scaling
+from tidegate.evaluate.bottleneck.threshold import (
+    ThresholdModel,
+    add_latency,
+    fit_line,
+    reference_bottleneck_s,
+    refit,
+    same_order,
+)
+from tidegate.evaluate.bottleneck.times import BottleneckTime, Kind, bottleneck_time, worst_operator
+
+__all__ = [
+    "LEAST_GAIN",
+    "ApplicationMetrics",
+    "BottleneckTime",
+    "Cause",
+    "Diagnosis",
+    "Kind",
+    "Links",
+    "OperatorMetrics",
+    "Rescaling",
+    "StageScaling",
+    "ThresholdModel",
+    "add_latency",
+    "aggregate",
+    "best_rescaling",
+    "bottleneck_levels",
+    "bottleneck_time",
+    "diagnose",
+    "fit_line",
+    "held_slots",
+    "learn_links",
+    "reference_bottleneck_s",
+    "refit",
+    "row_gain_s",
+    "same_order",
+    "stage_scaling",
+    "worst_operator",
+]

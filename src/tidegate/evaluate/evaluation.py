@@ -1,0 +1,213 @@
+"""What is known at one step, worked out before anyone plans: one frozen value.
+
+Figures of all applications are columns; `Evaluation.applications` shows the same by application, for planners that
+look at a few. What is not known is None in the views and NaN in the columns, never a guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil
+
+import numpy as np
+
+from tidegate.domain import (
+    ApplicationSample,
+    ExecutorPool,
+    FleetSample,
+    HostSample,
+    Objective,
+    QosReading,
+    Reason,
+    Standing,
+)
+from tidegate.domain.policy import Policy
+from tidegate.evaluate import quality
+from tidegate.evaluate.expected import ArrivalPath, Expected
+from tidegate.evaluate.intake import Status
+from tidegate.evaluate.lateness import Budgets, Promises
+from tidegate.evaluate.profiles import OperatorProfile, worst
+from tidegate.evaluate.saturation import Saturation
+from tidegate.evaluate.table import Flags, Floats, Ints
+from tidegate.evaluate.violations import ClassReport
+from tidegate.evaluate.workload import Loads, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """What is worked out for an application whose turn it is: every step where there are few, in turns with many."""
+
+    profiles: tuple[OperatorProfile, ...] = ()
+    qos: tuple[QosReading, ...] = ()
+    """Rows of its QoS table and its QoS graphs."""
+    residual: float = 1.0
+    """Learned correction of the model's batch time."""
+    drivers: tuple[str, ...] = ()
+    """The metrics that factor analysis selected for the correction."""
+    in_waves: bool = True
+    """False where batches have shown that slots do not idle at the end of a wave of tasks."""
+
+    @property
+    def bottleneck(self) -> OperatorProfile | None:
+        return worst(self.profiles)
+
+
+NO_DETAIL = Detail()
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationEvaluation:
+    """One application, as far as it is understood."""
+
+    place: int
+    """In the columns of the evaluation."""
+    sample: ApplicationSample
+    objective: Objective
+    workload: Workload | None
+    """None while too little has been seen."""
+    distrust: Reason | None
+    """Why its metrics must not be acted on."""
+    late_share: float
+    """Rows over the objective in the current window."""
+    budget_left: float
+    """Of the error budget: 1 is untouched, 0 spent."""
+    expected: Expected
+    """Forecasts of all applications, each worked out when somebody asks for it."""
+    detail: Detail
+
+    @property
+    def name(self) -> str:
+        return self.sample.name
+
+    @property
+    def path(self) -> ArrivalPath | None:
+        """Arrivals to expect; None where they were never counted."""
+        return self.expected.path(self.place)
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """What could not be measured."""
+        unmeasured = ["latency"] if self.workload is not None and self.workload.latency_p99_s is None else []
+        return (*unmeasured, *(["arrivals"] if self.path is None else []))
+
+    @property
+    def usable(self) -> bool:
+        return self.distrust is None and self.workload is not None
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Everything that proposers, arbiter and guards may look at."""
+
+    step: int
+    time_s: float
+    policy: Policy
+    pool: ExecutorPool
+    hosts: tuple[HostSample, ...]
+    samples: tuple[ApplicationSample, ...]
+    loads: Loads
+    promises: Promises
+    budgets: Budgets
+    codes: Ints
+    """Quality of the metrics, by application; `quality.USABLE` where they may be acted on."""
+    planned: Flags
+    """False for applications that are only watched: those the policy ignores, and those that end by themselves."""
+    status: Status
+    """Triggers, gates and other things that rarely change, by application."""
+    limits: Floats
+    """Rows per trigger that are admitted; infinite without a limit."""
+    busy_s: Floats
+    """Slot-seconds of the batches that were committed since the last step."""
+    places: Mapping[str, int]
+    """Where each application stands in the columns."""
+    expected: Expected
+    """Forecasts, worked out for those that somebody asks for."""
+    details: Mapping[str, Detail]
+    saturation: Saturation
+    classes: tuple[ClassReport, ...] = ()
+    set_aside: tuple[Reason, ...] = ()
+    """Abnormal samples that were neither learned from nor planned on."""
+    spent_s: float = 0.0
+    """Executor-seconds that the budget's day has cost so far."""
+    fleet: FleetSample | None = None
+    """Hosts and the applications on them, where a centre or a region's manager looks."""
+    standing: Standing | None = None
+    """How this host or region stands with the centre; None where there is nobody to ask."""
+
+    @cached_property
+    def executor_bounds(self) -> tuple[int, int]:
+        """The fewest and the most executors that the policy allows now: its schedule and its budget included.
+
+        Real-time queries raise the fewest, because they do not run at all with fewer slots than tasks.
+        """
+        least = self.policy.least_executors(self.time_s)
+        most = max(least, self.policy.most_executors(self.time_s, self.spent_s))
+        return min(max(least, self.real_time_executors), most), most
+
+    @cached_property
+    def real_time_executors(self) -> int:
+        """Executors that the real-time queries together fill."""
+        return ceil(sum(sample.held_slots or 0 for sample in self.samples) / self.pool.slots_per_executor)
+
+    @cached_property
+    def usable(self) -> Flags:
+        """Understood well enough to be planned for."""
+        return np.asarray(self.planned & (self.codes == quality.USABLE) & self.loads.known)
+
+    @cached_property
+    def busy_slots(self) -> Floats:
+        """Slots that each application's rows and batches keep busy on the average; 0 where that is not known."""
+        loads = self.loads
+        period_s = np.maximum(np.maximum(self.status.interval_s, loads.overhead_s), 0.5)
+        return np.where(self.usable, loads.expected * loads.row_s + loads.batch_s / period_s, 0.0)
+
+    def busy_beside(self, place: int) -> float:
+        """Slots that others keep busy which weigh at least as much as the application at this place."""
+        weight = float(self.promises.weight[place])
+        total = self._busy_from.get(weight)
+        if total is None:
+            total = self._busy_from[weight] = float(self.busy_slots[self.promises.weight >= weight].sum())
+        return total - float(self.busy_slots[place])
+
+    @cached_property
+    def all_busy_slots(self) -> float:
+        return float(self.busy_slots.sum())
+
+    @cached_property
+    def _busy_from(self) -> dict[float, float]:
+        """Busy slots of all applications of at least this weight: every size of the pool is held against them."""
+        return {}
+
+    @cached_property
+    def applications(self) -> tuple[ApplicationEvaluation, ...]:
+        """Those that are planned for, one by one."""
+        return tuple(self.of(place) for place in np.flatnonzero(self.planned).tolist())
+
+    def of(self, place: int) -> ApplicationEvaluation:
+        """The application at this place of the columns."""
+        found = self._views.get(place)
+        if found is None:
+            found = self._views[place] = self._view(place)
+        return found
+
+    @cached_property
+    def _views(self) -> dict[int, ApplicationEvaluation]:
+        """Several proposers ask for the same applications."""
+        return {}
+
+    def _view(self, place: int) -> ApplicationEvaluation:
+        sample, budgets = self.samples[place], self.budgets
+        late_share = float(budgets.late[place]) / max(float(budgets.rows[place]), 1.0)
+        return ApplicationEvaluation(
+            place=place,
+            sample=sample,
+            objective=Objective(float(self.promises.latency_s[place]), float(self.promises.percentile[place])),
+            workload=self.loads.of(place),
+            distrust=quality.reason(int(self.codes[place]), sample, self.time_s, self.policy.guards.max_age_s),
+            late_share=late_share,
+            budget_left=1.0 - late_share / float(budgets.allowed[place]),
+            expected=self.expected,
+            detail=self.details.get(sample.name, NO_DETAIL),
+        )

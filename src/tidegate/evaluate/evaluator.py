@@ -1,0 +1,389 @@
+"""From observation to evaluation: learns what was seen, and says what is known now. It never plans and never acts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tidegate.domain import BatchSample, Objective, Observation, Reason
+from tidegate.domain.codec import from_tree, to_tree
+from tidegate.domain.cost import Cost
+from tidegate.domain.policy import Policy
+from tidegate.evaluate import lateness, profiles, qos, quality, residual, waves, workload
+from tidegate.evaluate.evaluation import Detail, Evaluation
+from tidegate.evaluate.expected import ALL_AT_ONCE, ClassForecasts, Expected
+from tidegate.evaluate.forecast.arrivals import FINE_S, ArrivalForecaster, Recent
+from tidegate.evaluate.intake import Intake, Reader
+from tidegate.evaluate.lateness import Promises
+from tidegate.evaluate.profiles import OperatorMemory, ProfileMemory
+from tidegate.evaluate.qos import QosMemory
+from tidegate.evaluate.residual import ResidualMemory
+from tidegate.evaluate.saturation import SaturationMemory, judge
+from tidegate.evaluate.table import Flags, Floats, Ints, Table
+from tidegate.evaluate.violations import ClassCounts, ClassProfile, ClassReport, record, report
+from tidegate.evaluate.waves import WavesMemory
+from tidegate.evaluate.workload import LEAD_S, Loads, SetAside
+from tidegate.model.batch import batch_time
+from tidegate.model.sharing import room
+from tidegate.model.slotpath import effective_slots
+
+MAX_ABSENT = 64
+"""Knowledge of stopped applications that is kept, most recent first."""
+DETAILS_PER_STEP = 16
+"""Applications whose operators, tables and residuals are looked at in one step; with more, they take turns."""
+_OBJECTIVE_WINDOW_S = 60.0
+"""The window of the error budget where no class states one."""
+
+
+@dataclass(slots=True)
+class DetailMemory:
+    """What is remembered of one application beyond its columns."""
+
+    operators: ProfileMemory = field(default_factory=ProfileMemory)
+    qos: QosMemory = field(default_factory=QosMemory)
+    residual: ResidualMemory = field(default_factory=ResidualMemory)
+    waves: WavesMemory = field(default_factory=WavesMemory)
+
+
+@dataclass(slots=True)
+class EvaluationMemory:
+    """All that evaluating remembers between two steps."""
+
+    step: int = 0
+    table: Table = field(default_factory=lambda: Table({**workload.COLUMNS, **lateness.COLUMNS}))
+    details: dict[str, DetailMemory] = field(default_factory=dict)
+    classes: dict[str, ClassProfile] = field(default_factory=dict)
+    saturation: SaturationMemory = field(default_factory=SaturationMemory)
+    executors: int = 0
+    settled_s: float = 0.0
+    """Batches that began before this ran beside cold executors."""
+    turn: int = 0
+    """Whose details are looked at next."""
+    arrivals: ArrivalForecaster = field(default_factory=ArrivalForecaster)
+    counted_s: float = 0.0
+    """The newest count of arrivals that the forecasts were told."""
+    told_s: float = 0.0
+    class_rows: dict[str, float] = field(default_factory=dict)
+    """Rows that have arrived at each class, where there are too many applications to forecast one by one."""
+
+    def state(self) -> dict[str, Any]:
+        """All of it as plain values and arrays, to be saved."""
+        return {
+            "step": self.step,
+            "table": self.table.state(),
+            "details": {name: to_tree(known) for name, known in self.details.items()},
+            "classes": {name: to_tree(known) for name, known in self.classes.items()},
+            "saturation": to_tree(self.saturation),
+            "executors": self.executors,
+            "settled_s": self.settled_s,
+            "turn": self.turn,
+            "arrivals": {
+                name: list(map(str, value)) if value.dtype.kind == "U" else value
+                for name, value in self.arrivals.state().items()
+            },
+            "counted_s": self.counted_s,
+            "told_s": self.told_s,
+            "class_rows": dict(self.class_rows),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take over what `state` once returned."""
+        self.step, self.executors = state["step"], state["executors"]
+        self.settled_s, self.turn = state["settled_s"], state["turn"]
+        self.table.restore(state["table"])
+        self.details = {name: from_tree(DetailMemory, known) for name, known in state["details"].items()}
+        self.classes = {name: from_tree(ClassProfile, known) for name, known in state["classes"].items()}
+        self.saturation = from_tree(SaturationMemory, state["saturation"])
+        self.arrivals = ArrivalForecaster.from_state(
+            {
+                name: np.array(value, dtype=np.str_) if isinstance(value, list) else value
+                for name, value in state["arrivals"].items()
+            }
+        )
+        self.counted_s, self.told_s = state["counted_s"], state["told_s"]
+        self.class_rows = dict(state.get("class_rows", {}))
+
+
+@dataclass(frozen=True, slots=True)
+class Promised:
+    """What follows from the policy and the names of the applications alone."""
+
+    names: tuple[str, ...]
+    promises: Promises
+    ignored: Flags
+    places: Mapping[str, int]
+    members: Mapping[str, Ints]
+    """The places of each class's applications."""
+
+
+class Evaluator:
+    """Evaluates one observation after the other. Its whole state is `memory`."""
+
+    def __init__(self, policy: Policy, memory: EvaluationMemory) -> None:
+        self.policy = policy
+        self.memory = memory
+        self._reader = Reader(memory.table)
+        self._promised: Promised | None = None
+        self._class_forecasts = ClassForecasts()
+
+    def evaluate(self, observation: Observation, spent_s: float = 0.0) -> Evaluation:
+        """Take the observation in, and answer with everything that is known.
+
+        `spent_s`: executor-seconds that the budget's day has cost so far.
+        """
+        memory, policy, now_s = self.memory, self.policy, observation.time_s
+        memory.step += 1
+        self._settle(observation)
+        intake = self._reader.read(observation.applications)
+        names = intake.names
+        promised = self._promises(names)
+        promises = promised.promises
+        by_class = tuple(policy.classes) if len(names) > ALL_AT_ONCE else ()
+        before = memory.table["arrived"][intake.rows] if by_class else None
+        aside = workload.learn(memory.table, intake, memory.settled_s)
+        self._learn_tasks(intake)
+        lateness.learn(memory.table, intake, promises)
+        loads = workload.read(memory.table, intake, now_s)
+        codes = quality.judge(memory.table, intake, loads.row_s, now_s, policy.guards.max_age_s)
+        planned = ~promised.ignored & ~intake.status.bounded
+        details = self._details(intake, observation, loads, promises.weight)
+        found = Evaluation(
+            step=memory.step,
+            time_s=now_s,
+            policy=policy,
+            pool=observation.pool,
+            hosts=observation.hosts,
+            samples=observation.applications,
+            loads=loads,
+            promises=promises,
+            budgets=lateness.read(memory.table, intake, promises, now_s),
+            codes=codes,
+            planned=planned,
+            status=intake.status,
+            limits=intake.limits,
+            busy_s=intake.busy_s(len(memory.table)),
+            places=promised.places,
+            expected=self._expect(intake, now_s, promises, loads, by_class, before),
+            details=details,
+            saturation=judge(
+                memory.saturation,
+                _largest(names, planned & (codes == quality.USABLE) & loads.known, loads),
+                next((host.signal for host in observation.hosts if host.signal is not None), None),
+            ),
+            classes=self._classes(intake, promised),
+            set_aside=tuple(_aside(memory.table, one) for one in aside),
+            spent_s=spent_s,
+            fleet=observation.fleet,
+            standing=observation.standing,
+        )
+        self._forget(names)  # at last: it renumbers the rows of the table
+        return found
+
+    def _learn_tasks(self, intake: Intake) -> None:
+        """Tasks that are not known yet do not wait for their application's turn: they bound what is planned."""
+        table = self.memory.table
+        for batches in intake.rounds:
+            unknown = np.isnan(table["parallelism"][batches.rows])
+            for at in np.flatnonzero(unknown).tolist() if unknown.any() else ():
+                workload.learn_tasks(table, int(batches.rows[at]), batches.samples[at])
+
+    def _settle(self, observation: Observation) -> None:
+        """New executors are cold for a while: the batches beside them are slow for another reason than load."""
+        registered = observation.pool.registered
+        if registered > self.memory.executors > 0:
+            self.memory.settled_s = observation.time_s + LEAD_S
+        self.memory.executors = registered
+
+    def _promises(self, names: tuple[str, ...]) -> Promised:
+        """Objectives as columns; worked out again only when the applications change."""
+        if self._promised is not None and self._promised.names == names:
+            return self._promised
+        policy = self.policy
+        rows, groups = [], {name: number for number, name in enumerate(policy.classes)}
+        for name in names:
+            objective, allowed, window_s = policy.objective_of(name), None, _OBJECTIVE_WINDOW_S
+            rule, group = policy.class_of(name), policy.class_name(name)
+            if group is not None:
+                allowed, window_s = rule.violations, rule.window_s
+            allowed = allowed or objective.violation_bound
+            number = groups.setdefault(group or name, len(groups))
+            rows.append((objective.latency_s, objective.percentile, allowed, window_s, rule.weight, rule.floor, number))
+        latency_s, percentile, allowed_of, windows_s, weight, floor, group_of = np.ascontiguousarray(
+            np.array(rows, dtype=np.float64).reshape(-1, 7).T
+        )
+        promises = Promises(
+            latency_s=latency_s,
+            percentile=percentile,
+            allowed=allowed_of,
+            window_s=windows_s,
+            weight=weight,
+            floor=floor,
+            group=group_of.astype(np.int64),
+            level=np.unique(-weight, return_inverse=True)[1].astype(np.int64),
+            groups=tuple(groups),
+        )
+        ignored = np.array([policy.ignores(name) for name in names], dtype=np.bool_)
+        members = {name: np.flatnonzero(promises.group == number) for number, name in enumerate(policy.classes)}
+        places = {name: place for place, name in enumerate(names)}
+        self._promised = Promised(names, promises, ignored, places, members)
+        return self._promised
+
+    def _expect(
+        self, intake: Intake, now_s: float, promises: Promises, loads: Loads, classes: tuple[str, ...],
+        before: Floats | None,
+    ) -> Expected:  # fmt: skip
+        """Tell the forecasts what has arrived, where that was counted anew since the last step.
+
+        Where there are too many applications to look at every forecast, those of the classes' sums stand in for them,
+        and of the applications themselves only minutes are forecast: until then they go on as of late.
+        """
+        memory = self.memory
+        counted_s, arrived = memory.table.gather(memory.table.span("arrived_s", "arrived"), intake.rows)
+        fresh = counted_s > memory.counted_s
+        if fresh.any():
+            memory.counted_s = float(counted_s[fresh].max())
+        memory.told_s = max(memory.told_s, now_s)  # somebody may set the clock back
+        names, totals = intake.names, np.where(fresh, arrived, np.nan)
+        if before is not None:
+            news = np.fmax(arrived - before, 0.0)  # a source that counts anew adds nothing
+            sums = np.bincount(promises.group, news, len(promises.groups))[: len(classes)]
+            for name, more in zip(classes, sums.tolist(), strict=True):
+                memory.class_rows[name] = memory.class_rows.get(name, 0.0) + more
+            names = names + tuple(f"Σ {name}" for name in classes)
+            totals = np.concatenate([totals, [memory.class_rows[name] for name in classes]])
+        many = len(intake.names) > ALL_AT_ONCE
+        memory.arrivals.tell(memory.told_s, names, totals, near_from=len(intake.names) if many else 0)
+        # The variance of the rate is of a second; that of a bucket's mean is smaller by its length.
+        noise = memory.table["noise"][intake.rows] if many else None
+        recent = None if noise is None else Recent(loads.expected, np.sqrt(noise / FINE_S))
+        if classes:
+            self._class_forecasts.look(now_s, memory.arrivals, len(intake.names), len(classes))
+        return Expected(memory.arrivals, len(intake.names), self._class_forecasts if classes else None, recent)
+
+    def _details(self, intake: Intake, observation: Observation, loads: Loads, weight: Floats) -> dict[str, Detail]:
+        """Operators, tables and residuals of those whose turn it is."""
+        samples, memory = intake.samples, self.memory
+        count = len(samples)
+        places = range(count)
+        if count > DETAILS_PER_STEP:
+            places = range(memory.turn % count, memory.turn % count + DETAILS_PER_STEP)
+            memory.turn = (memory.turn + DETAILS_PER_STEP) % count
+        busy = np.fmax(loads.arrival * (loads.row_s + loads.batch_s / np.maximum(loads.arrival, 1.0)), 0.0)
+        all_busy = busy.sum()
+        pressure = max((host.cpu_pressure or 0.0 for host in observation.hosts), default=0.0)
+        slots = observation.pool.slots
+        found: dict[str, Detail] = {}
+        for turn in places:
+            place = turn % count
+            sample = samples[place]
+            known = memory.details.get(sample.name)
+            if known is None:
+                known = memory.details[sample.name] = DetailMemory()
+            arrival, others = max(float(loads.arrival[place]), 0.0), float(all_busy - busy[place])
+            metrics = np.array([0.0, 0.0, arrival, 0.0, 0.0, others, slots, pressure])
+            work = loads.of(place) if sample.batches else None
+            if sample.rebalancing:  # with how many tasks it comes back is not known before its first batch
+                known.operators = ProfileMemory()
+                memory.table["parallelism"][intake.rows[place]] = np.nan
+            for batch in sample.batches:
+                workload.learn_tasks(memory.table, int(intake.rows[place]), batch)
+                profiles.learn(known.operators, batch)
+                if work is None or batch.warming or not batch.rows or batch.overhead_s is None:
+                    continue
+                metrics[0], metrics[1] = batch.rows, batch.backlog_rows or 0
+                metrics[3], metrics[4] = batch.state_rows or 0, batch.overhead_s
+                own, in_its_way = float(busy[place]), float(busy[weight >= weight[place]].sum())
+                share = room(own, in_its_way - own, float(all_busy), slots)
+                _learn_waves(known, work.cost, batch, share * slots)
+                usable = _usable(known, share * slots, work.parallelism)
+                modelled_s = batch_time(work.cost, batch.rows, usable)
+                if modelled_s > 0:
+                    residual.learn(known.residual, metrics, batch.duration_s / modelled_s)
+            wanted = qos.wanted_of(self.policy, sample.name)
+            if wanted and not sample.bounded:
+                qos.observe(known.qos, sample, wanted, observation.time_s)
+            found[sample.name] = Detail(
+                profiles=profiles.profiles(known.operators, slots),
+                qos=tuple(qos.evaluate(known.qos, sample.name, one) for one in wanted if not sample.bounded),
+                residual=residual.correction(known.residual, metrics),
+                drivers=tuple(residual.METRICS[at] for at in known.residual.selected),
+                in_waves=known.waves.in_waves,
+            )
+        return found
+
+    def _classes(self, intake: Intake, promised: Promised) -> tuple[ClassReport, ...]:
+        """Rows and late rows of every service class in its own window."""
+        policy, memory, promises = self.policy, self.memory, promised.promises
+        if not policy.classes:
+            return ()
+        for batches in intake.rounds:
+            counted = ~np.isnan(batches.max_s) & ~batches.warming
+            at = np.full(len(memory.table), -1, dtype=np.int64)
+            at[batches.rows] = np.where(counted, np.arange(len(batches.rows)), -1)
+            at = at[intake.rows]
+            """Where each application's batch is in the round; -1 where it has none that counts."""
+            for name, places in promised.members.items():
+                mine = at[places]
+                mine = mine[mine >= 0]
+                if not len(mine):
+                    continue
+                last = int(places[-1])  # where promises differ, the last one speaks for the class
+                objective = Objective(float(promises.latency_s[last]), float(promises.percentile[last]))
+                bounds_s = promises.latency_s[places[at[places] >= 0]]
+                counts = ClassCounts(
+                    rows=float(batches.size[mine].sum()),
+                    late_rows=float(lateness.late_rows(batches, mine, bounds_s).sum()),
+                    worst_p99_s=float(batches.p99_s[mine].max()),
+                )
+                profile = memory.classes.setdefault(name, ClassProfile())
+                committed_s = float(batches.committed_s[mine].max())
+                record(profile, committed_s, counts, policy.classes[name].with_objective(objective))
+        return report(memory.classes)
+
+    def _forget(self, names: tuple[str, ...]) -> None:
+        """Of the applications that are not there, remember only the latest few."""
+        memory = self.memory
+        if len(memory.table) <= len(names) + MAX_ABSENT:
+            return
+        present = set(names)
+        absent = [name for name in memory.table.names if name not in present]
+        memory.table.keep(present | set(absent[-MAX_ABSENT:]))
+        memory.details = {name: known for name, known in memory.details.items() if memory.table.row(name) is not None}
+
+
+def _busy_operators(known: ProfileMemory) -> list[OperatorMemory]:
+    return [one for one in known.operators.values() if one.batches and one.busy > 0]
+
+
+def _learn_waves(known: DetailMemory, cost: Cost, batch: BatchSample, slots: float) -> None:
+    operators = _busy_operators(known.operators)
+    if operators and slots > 0:
+        tasks, work = [one.parallelism for one in operators], [one.busy for one in operators]
+        waves.learn(known.waves, cost, batch.rows, slots, tasks, work, batch.duration_s)
+
+
+def _usable(known: DetailMemory, slots: float, tasks: int | None) -> float:
+    """Slots that a batch keeps busy on the average, as the rollouts have it: what is learned is their error."""
+    operators = _busy_operators(known.operators)
+    if not operators:
+        return float(slots if tasks is None else min(slots, tasks))
+    parallelism, shares = [one.parallelism for one in operators], [one.busy for one in operators]
+    return float(effective_slots(np.array([slots]), parallelism, shares, known.waves.in_waves)[0])
+
+
+def _largest(names: tuple[str, ...], usable: Flags, loads: Loads) -> dict[str, tuple[float, float]]:
+    """Row cost and rate of the applications that matter most to a host: saturation shows in those."""
+    places = np.flatnonzero(usable)
+    if len(places) > DETAILS_PER_STEP:
+        load = loads.arrival[places] * loads.row_s[places]
+        places = np.sort(places[np.argpartition(load, -DETAILS_PER_STEP)[-DETAILS_PER_STEP:]])
+    return {names[place]: (float(loads.row_s[place]), float(loads.arrival[place])) for place in places.tolist()}
+
+
+def _aside(table: Table, one: SetAside) -> Reason:
+    what = "held its slots" if one.metric == "cost" else "spent outside of tasks"
+    text = f"{table.names[one.application_row]}: batch {one.batch_id} {what} {one.ratio:.1f} times as long as usual"
+    return Reason("abnormal", f"{text}; its times are not learned from")

@@ -1,0 +1,250 @@
+"""One step ahead that is learned directly: members, a regression, their blend and its interval, for every stream.
+
+A forecast for `ahead` steps is judged `ahead` samples later, so what was said waits in a ring of a little more than
+that length: the regression takes in outcomes a few at a time, and reads them there.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tidegate.evaluate.forecast.blending import MEMORIES, UNKNOWN, score, weigh
+from tidegate.evaluate.forecast.history import LAGS, PACES, History, seasonal_levels
+from tidegate.evaluate.forecast.intervals import ABOVE, BELOW, calibrate, first_interval, reach
+from tidegate.evaluate.forecast.regression import BATCH, absorb, batch_size, robust_weights
+from tidegate.evaluate.forecast.rows import Bools, Floats, Ints, Layout, Singles
+
+SEASONS = 2
+_PER_SEASON = 4
+_SEASONAL = LAGS + len(PACES)
+FEATURES = _SEASONAL + _PER_SEASON * SEASONS
+"""All as differences from the last sample: lags, smoothed levels, seasonal levels then and now."""
+
+# Columns of what was said; numbers are differences from the last sample then.
+_LAST = FEATURES  # always 0
+_TREND, _ARIMA, _REGRESSION = _LAST + 1, _LAST + 2, _LAST + 3
+_MEAN = _REGRESSION + 1
+_LOWER, _UPPER, _UNIT, _TARGET, _WEIGHT = range(_MEAN + 1, _MEAN + 6)
+_COLUMNS = _WEIGHT + 1
+
+_MEMBERS = {
+    "last value": _LAST,
+    **{f"smoothed {pace:g}": LAGS + place for place, pace in enumerate(PACES)},
+    "season": _SEASONAL,
+    "seasonal mean": _SEASONAL + 2,
+    "long season": _SEASONAL + _PER_SEASON,
+    "long seasonal mean": _SEASONAL + _PER_SEASON + 2,
+    "trend": _TREND,
+    "arima": _ARIMA,
+    "regression": _REGRESSION,
+}
+MEMBERS = tuple(_MEMBERS)
+_COLUMN_OF_MEMBER = np.array(list(_MEMBERS.values()))
+_ALWAYS_SPEAKS = ((_COLUMN_OF_MEMBER < _SEASONAL) | (_COLUMN_OF_MEMBER >= FEATURES))[:, None]
+_MARGIN = 0.1  # of the range seen so far: forecasts stay within it
+_MOST_SOLVED = 64  # regressions a step
+_YOUNG = 30  # outcomes before a forecast can be trusted
+
+
+class Learned(NamedTuple):
+    """Columns of an anchor."""
+
+    outcomes: Floats
+    judged: Floats
+    """Outcomes per member."""
+    losses: Floats
+    """Running squared errors, memories × members."""
+    blend_loss: Floats
+    interval: Floats
+    theta: Floats
+    """Coefficients of the regression."""
+    noise: Floats
+    """Mean squared error of the regression, outliers drawn in, and plain."""
+    energy: Floats
+    """Mean square of a feature."""
+    waiting: Floats
+    """Samples since the regression last took in outcomes."""
+
+
+def learned_layout(coverage: float) -> Layout[Learned]:
+    return Layout(
+        Learned,
+        outcomes=0.0,
+        judged=np.zeros(len(MEMBERS)),
+        losses=np.full((len(MEMORIES), len(MEMBERS)), UNKNOWN),
+        blend_loss=0.0,
+        interval=first_interval(coverage),
+        theta=np.zeros(FEATURES),
+        noise=np.zeros(2),
+        energy=0.0,
+        waiting=0.0,
+    )
+
+
+class Said(NamedTuple):
+    """What an anchor keeps beside its columns; arrays over streams."""
+
+    said: Singles
+    """At each of the last samples: streams × ring × columns."""
+    base: Floats
+    """The last sample when that was said; NaN where nothing was."""
+    gram: Singles
+    """Normal equations of the regression."""
+    moment: Singles
+
+
+def empty_said(streams: int, ahead: int) -> Said:
+    return Said(
+        said=np.zeros((streams, ahead + BATCH, _COLUMNS), dtype=np.float32),
+        base=np.full((streams, ahead + BATCH), np.nan),
+        gram=np.zeros((streams, FEATURES, FEATURES), dtype=np.float32),
+        moment=np.zeros((streams, FEATURES), dtype=np.float32),
+    )
+
+
+def trusted(learned: Learned) -> Bools:
+    """Where the blend has beaten the last value lately, over enough outcomes."""
+    found: Bools = (learned.outcomes >= _YOUNG) & (learned.blend_loss < learned.losses[-1, 0])
+    return found
+
+
+def issued(anchor: Said, rows: Ints, sample: Ints) -> Floats:
+    """Mean, lower and upper (× streams) as said at that sample (numbered from 0); NaN where nothing was said."""
+    at = sample % anchor.base.shape[1]
+    found: Floats = anchor.base[rows, at] + anchor.said[rows, at, _MEAN : _UPPER + 1].T
+    return found
+
+
+def current_weights(anchor: Said, learned: Learned, rows: Ints, newest: Ints) -> Floats:
+    """How much each member counts in what was said last, members × streams."""
+    guesses = anchor.said[rows, newest % anchor.base.shape[1]].T[_COLUMN_OF_MEMBER]
+    return weigh(learned.losses, (guesses != 0.0) | _ALWAYS_SPEAKS)
+
+
+def step(
+    anchor: Said, learned: Learned, history: History, ring: Singles, rows: Ints, values: Floats, seasons: Ints,
+    trend: Floats, arima: Floats, alpha: float,
+) -> None:  # fmt: skip
+    """Learn from the new samples of these streams (NaN: missing), already in `history`, and forecast anew."""
+    size = anchor.base.shape[1]
+    ahead = size - BATCH
+    newest = history.age.astype(np.int64) - 1
+    made_at = rows * size + (newest - ahead) % size
+    all_said, all_base = anchor.said.reshape(-1, _COLUMNS), anchor.base.reshape(-1)
+    before = all_said.take(made_at, axis=0).T.astype(np.float64)
+    base = all_base.take(made_at)
+    target = values - base
+    outcome = ~np.isnan(target)
+    if outcome.any():
+        _judge(learned, before, target, outcome, alpha, ahead)
+        all_said[made_at, _TARGET:] = before[_TARGET:].T
+    _learn(anchor, learned, rows, newest, ahead)
+    said = _say(learned, history, before, base, _seasonal(ring, rows, newest, seasons, ahead), trend, arima)
+    slot = rows * size + newest % size
+    all_said[slot] = said.T
+    all_base[slot] = history.recent[0]
+
+
+def _judge(learned: Learned, said: Floats, target: Floats, outcome: Bools, alpha: float, ahead: int) -> None:
+    """Keep the score of members, blend and interval, and what the regression will learn from."""
+    everywhere = bool(outcome.all())
+    if not everywhere:  # judge the others as if they had been right, and undo it
+        undo = Learned(*(column[..., ~outcome] for column in learned))
+        target = np.where(outcome, target, 0.0)
+    outcomes = learned.outcomes
+    outcomes += 1.0
+    guesses = said[_COLUMN_OF_MEMBER]
+    score(learned.losses, learned.judged, guesses - target, (guesses != 0.0) | _ALWAYS_SPEAKS)
+    share = 1.0 / outcomes
+    mean, lower, upper, unit = said[_MEAN : _UNIT + 1]
+    loss = learned.blend_loss
+    loss += np.maximum(1.0 - MEMORIES[-1], share) * ((mean - target) ** 2 - loss)
+    calibrate(learned.interval, target, mean, lower, upper, unit, alpha, ahead, outcomes)
+    x = said[:FEATURES]
+    mean_square = (x * x).sum(axis=0) / FEATURES
+    energy = learned.energy
+    energy += np.maximum(0.001, share) * (mean_square - energy)
+    said[_TARGET] = target
+    said[_WEIGHT] = robust_weights(learned.noise, target - (learned.theta * x).sum(axis=0), outcomes)
+    if not everywhere:
+        said[_WEIGHT, ~outcome] = 0.0
+        for column, was in zip(learned, undo, strict=True):
+            column[..., ~outcome] = was
+
+
+def _learn(anchor: Said, learned: Learned, rows: Ints, newest: Ints, ahead: int) -> None:
+    """Let the regression of those streams whose turn it is take in their latest outcomes."""
+    waiting = learned.waiting
+    waiting += 1.0
+    # Turns differ by stream, or banks that start together would do all of their work in the same step.
+    batch = batch_size(learned.outcomes)
+    due = np.flatnonzero((((newest + rows) & (batch - 1)) == 0) & (learned.outcomes > 0))
+    if len(due) == 0:
+        return
+    if len(due) > _MOST_SOLVED:  # large banks: those that have waited longest go first, the others at their next turn
+        due = np.sort(due[np.argsort(-waiting[due], kind="stable")[:_MOST_SOLVED]])
+    back = np.arange(int(min(waiting[due].max(), BATCH)))
+    size = anchor.base.shape[1]
+    at = (newest[due, None] - ahead - back) % size + rows[due, None] * size
+    said = anchor.said.reshape(-1, _COLUMNS).take(at, axis=0)
+    weights = said[:, :, _WEIGHT] * (back < waiting[due, None])
+    theta = absorb(
+        anchor.gram, anchor.moment, rows[due], said[:, :, :FEATURES], said[:, :, _TARGET], weights, learned.energy[due]
+    )
+    learned.theta[:, due] = theta.T
+    waiting[due] = 0.0
+
+
+def _seasonal(ring: Singles, rows: Ints, newest: Ints, seasons: Ints, ahead: int) -> Floats | None:
+    """The seasonal levels at the step: naive and mean of the short, then of the long season; less the origin."""
+    slot, at = np.nonzero(seasons)
+    if len(at) == 0:
+        return None
+    levels = np.full((2 * SEASONS, len(rows)), np.nan)
+    naive, mean = seasonal_levels(ring, rows[at], newest[at], seasons[slot, at], ahead)
+    levels[2 * slot, at], levels[2 * slot + 1, at] = naive, mean
+    return levels
+
+
+def _say(
+    learned: Learned, history: History, before: Floats, base: Floats, seasonal: Floats | None, trend: Floats,
+    arima: Floats,
+) -> Floats:  # fmt: skip
+    now, low, high = history.recent[0], history.low, history.high
+    said = np.zeros((_COLUMNS, len(now)))
+    said[:LAGS] = history.recent[1:] - now
+    said[LAGS:_SEASONAL] = history.smooth - now
+    if seasonal is not None:  # 0 is "unknown"; the level for now is the one that was made for now, `ahead` samples ago
+        then = seasonal + (history.origin - now)
+        said[_SEASONAL:FEATURES:2] = np.where(np.isnan(then), 0.0, then)
+        made = before[_SEASONAL:FEATURES:2]
+        said[_SEASONAL + 1 : FEATURES : 2] = np.where((made != 0.0) & ~np.isnan(base), made + (base - now), 0.0)
+    margin = _MARGIN * (high - low)
+    floor = np.where(low >= 0.0, 0.0, -np.inf)
+    bottom, top = np.maximum(low - margin, floor) - now, high + margin - now
+    said[_TREND], said[_ARIMA] = trend - now, arima - now
+    said[_REGRESSION] = (learned.theta * said[:FEATURES]).sum(axis=0)
+    bounded = said[_TREND:_MEAN]
+    np.minimum(np.maximum(bounded, bottom), top, out=bounded)
+    guesses = said[_COLUMN_OF_MEMBER]
+    weights = weigh(learned.losses, (guesses != 0.0) | _ALWAYS_SPEAKS)
+    mean = (weights * guesses).sum(axis=0)
+    unit, least = reach(learned.interval), floor - now
+    below, above = learned.interval[BELOW] * unit, learned.interval[ABOVE] * unit
+    known = learned.outcomes > 0  # else nothing is known of errors yet: the range seen so far
+    said[_MEAN], said[_UNIT] = mean, unit
+    said[_LOWER] = np.where(known, np.maximum(mean - below, least), np.minimum(low - now, mean))
+    said[_UPPER] = np.where(known, np.maximum(mean + above, least), np.maximum(high - now, mean))
+    return said
+
+
+def forget_season(anchor: Said, learned: Learned, place: int, stream: int, slot: int) -> None:
+    """A stream's season in this slot is another one: `place` is its place in the block, `stream` its row."""
+    its = slice(_SEASONAL + slot * _PER_SEASON, _SEASONAL + (slot + 1) * _PER_SEASON)
+    anchor.gram[stream, its, :] = 0.0
+    anchor.gram[stream, :, its] = 0.0
+    anchor.moment[stream, its] = 0.0
+    anchor.said[stream, :, its] = 0.0
+    learned.theta[its, place] = 0.0

@@ -1,0 +1,67 @@
+"""The port: a forecaster over a bank of streams, learning from one sample of each at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from tidegate.evaluate.forecast.rows import Bools, Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What is expected of every stream at 1 … `horizon` steps ahead; arrays are streams × steps."""
+
+    mean: Floats
+    lower: Floats
+    """`lower` to `upper` is meant to hold the sample with the bank's `coverage` (0.9 unless asked otherwise)."""
+    upper: Floats
+    trusted: Bools
+    """Per stream: False where the forecast does not beat the last value, or is too young; react there instead."""
+
+    def gated(self, reactive: Floats) -> Floats:
+        """The mean where it is trusted, and elsewhere the reactive answer: what each stream has now, at every step.
+
+        >>> known = Forecast(np.array([[5.0], [5.0]]), np.zeros((2, 1)), np.ones((2, 1)), np.array([True, False]))
+        >>> known.gated(np.array([1.0, 2.0])).tolist()
+        [[5.0], [2.0]]
+        """
+        return np.where(self.trusted[:, None], self.mean, reactive[:, None])
+
+
+@runtime_checkable
+class Forecaster(Protocol):
+    """Sees one sample of every stream at each step, and says what it expects next; its state is plain arrays.
+
+    A single stream is a bank of one. Forecasts depend on what has been observed and on nothing else.
+    """
+
+    @property
+    def streams(self) -> int: ...
+
+    @property
+    def horizon(self) -> int: ...
+
+    def observe(self, values: ArrayLike) -> None:
+        """Take the next sample of every stream; NaN is a sample that is missing."""
+        ...
+
+    def forecast(self) -> Forecast:
+        """The next `horizon` steps of every stream, from what has been observed so far."""
+        ...
+
+
+LARGEST = 1e15
+"""Larger samples count as this: their squares have to fit single precision."""
+
+
+def samples(values: ArrayLike, streams: int) -> Floats:
+    """One sample per stream; infinite ones are as good as missing."""
+    array = np.array(values, dtype=np.float64)
+    if array.shape != (streams,):
+        raise ValueError(f"one sample for each of the {streams} streams is needed, not an array of shape {array.shape}")
+    array[np.isinf(array)] = np.nan
+    return np.clip(array, -LARGEST, LARGEST, out=array)

@@ -1,0 +1,77 @@
+"""A ridge regression that learns one sample at a time and forgets slowly, straight for the step that is asked for.
+
+With features x_t that are differences from the last sample y_t,
+
+    θ = argmin Σ_i λ^(t−i) w_i (y_(i+h) − y_i − θ·x_i)² + ridge ‖θ‖²
+
+the weights w of Huber's loss. The normal equations are kept and solved anew rather than carried as an inverse
+(recursive least squares): the ridge stays in force however long nothing happens, and rounding does not add up, so that
+single precision is enough. One more sample in hundreds changes little, so outcomes are taken in a few at a time. Step h
+is predicted directly: nothing is iterated, so errors do not feed on themselves.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tidegate.evaluate.forecast.rows import Floats, Ints, Singles
+
+FORGETTING = 0.999
+"""A memory of 1 000 samples."""
+BATCH = 16
+"""Outcomes that are taken in at once, at most."""
+_BATCH_FROM = ((0, 1), (20, 2), (50, 4), (100, 8), (300, BATCH))
+"""From how many outcomes on how many are taken in at once: what is known of a young stream changes quickly."""
+_STARTS, _SIZES = (np.array(column) for column in zip(*_BATCH_FROM, strict=True))
+_HUBER = 3.0
+_RIDGE = 1.0  # in samples of typical size
+_RELATIVE_RIDGE = 0.001  # of each feature's own energy
+_LEAST_RIDGE = 1e-30
+
+
+def robust_weights(noise: Floats, error: Floats, outcomes: Floats) -> Floats:
+    """Huber's weight of an outcome, by its error; `noise` (mean squared error with outliers drawn
+    in, and plain) takes it in.
+    """
+    share = 1.0 / outcomes
+    tame, plain = noise
+    square = error * error
+    settled = outcomes > 30
+    limit = _HUBER * np.sqrt(np.maximum(tame, 0.09 * plain))
+    weights = np.where(settled, limit / np.maximum(np.maximum(np.abs(error), limit), 1e-300), 1.0)
+    tamed = np.where(settled, np.minimum(square, 25.0 * tame + 1e-300), square)
+    tame += np.maximum(0.005, share) * (tamed - tame)
+    plain += share * (square - plain)
+    return weights
+
+
+def batch_size(outcomes: Floats) -> Ints:
+    """
+    >>> batch_size(np.array([5.0, 50.0, 5000.0])).tolist()
+    [1, 4, 16]
+    """
+    found: Ints = _SIZES[np.searchsorted(_STARTS, outcomes, side="right") - 1]
+    return found
+
+
+def absorb(
+    grams: Singles, moments: Singles, rows: Ints, x: Singles, target: Singles, weights: Singles, energy: Floats
+) -> Singles:
+    """Take in outcomes (streams × samples, newest first; weight 0: none) and solve for the coefficients.
+
+    Grams and moments are those of all streams; `energy` is the mean square of a feature. The answer is θ, streams ×
+    features.
+    """
+    counted = weights > 0
+    since: Ints = np.cumsum(counted, axis=1) - counted  # an outcome fades once for each that came after it
+    weighted = weights * np.power(FORGETTING, since).astype(np.float32)
+    faded = np.power(FORGETTING, counted.sum(axis=1)).astype(np.float32)
+    scaled = (x * weighted[:, :, None]).transpose(0, 2, 1)
+    gram = grams[rows] * faded[:, None, None] + scaled @ x
+    moment = moments[rows] * faded[:, None] + (scaled @ target[:, :, None])[:, :, 0]
+    grams[rows], moments[rows] = gram, moment
+    diagonal = np.arange(x.shape[2])
+    ridge = (_RIDGE * energy + _LEAST_RIDGE)[:, None]
+    gram[:, diagonal, diagonal] = gram[:, diagonal, diagonal] * (1.0 + _RELATIVE_RIDGE) + ridge
+    theta: Singles = np.linalg.solve(gram, moment[:, :, None])[:, :, 0]
+    return theta

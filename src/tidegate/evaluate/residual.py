@@ -1,0 +1,123 @@
+"""Learns what the model gets wrong: measured batch time against the model's, from the metrics that drive it.
+
+    ln(T measured / T model) = θ · z        z: the selected metrics, standardised, and 1
+
+One sample at a time by recursive least squares that forgets (paper B's incremental learning), with the metrics that
+factor analysis has selected; a change for the worse in its errors (Page and Hinkley's test) makes it start again. Its
+answer corrects the model only where that has helped so far. In NumPy, because it runs inside the driver.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tidegate.evaluate.selection import select_metrics
+from tidegate.evaluate.table import Floats
+
+METRICS = ("rows", "backlog", "arrival", "state", "overhead", "others_busy", "slots", "cpu_pressure")
+"""What is looked at: of the batch, of its application, of those beside it and of the host."""
+_HISTORY = 64
+_LEAST_SAMPLES = 24
+_SELECT_EVERY = 32
+_MOST_SELECTED = 4
+_FORGET = 0.98
+_SEEN = 2.0
+"""Spreads from the mean within which metrics have been seen: a regression says nothing about what lies beyond."""
+_MOST_CORRECTION = np.log(3.0)
+_TOLERATED, _DRIFT = 0.3, 20.0
+"""Page and Hinkley's test in usual errors: what counts as no change, and the sum of what exceeds it."""
+
+
+@dataclass(slots=True)
+class ResidualMemory:
+    """One application: recent metrics and residuals, what was selected, and the regression on it."""
+
+    samples: list[list[float]] = field(default_factory=list)
+    residuals: list[float] = field(default_factory=list)
+    seen: int = 0
+    selected: list[int] = field(default_factory=list)
+    centre: list[float] = field(default_factory=list)
+    """Mean and spread of the selected metrics when they were selected."""
+    spread: list[float] = field(default_factory=list)
+    theta: list[float] = field(default_factory=list)
+    covariance: list[list[float]] = field(default_factory=list)
+    error: float = 0.0
+    """Running squared error of the corrected model, and of the model alone."""
+    plain_error: float = 0.0
+    drift: float = 0.0
+
+
+def correction(memory: ResidualMemory, metrics: Floats) -> float:
+    """The factor on the model's batch time; 1 where nothing better is known.
+
+    >>> memory = ResidualMemory()
+    >>> for step in range(60):
+    ...     state = float(step % 10)
+    ...     learn(memory, np.array([100.0, 0, 50, state, 0.1, 0, 4, 0]), float(np.exp(0.1 * state)))
+    >>> [METRICS[place] for place in memory.selected]
+    ['state']
+    >>> round(correction(memory, np.array([100.0, 0, 50, 8.0, 0.1, 0, 4, 0])), 1)  # e^0.8
+    2.2
+    """
+    if memory.seen < _LEAST_SAMPLES or memory.error >= memory.plain_error or not memory.theta:
+        return 1.0
+    said = float(np.dot(memory.theta, _features(memory, metrics)))
+    return float(np.exp(np.clip(said, -_MOST_CORRECTION, _MOST_CORRECTION)))
+
+
+def learn(memory: ResidualMemory, metrics: Floats, ratio: float) -> None:
+    """Take in a batch: what its metrics were, and measured ÷ modelled time."""
+    residual = float(np.log(max(ratio, 1e-3)))
+    memory.seen += 1
+    if memory.theta:
+        _update(memory, metrics, residual)
+    memory.samples = [*memory.samples, metrics.tolist()][-_HISTORY:]
+    memory.residuals = [*memory.residuals, residual][-_HISTORY:]
+    if memory.seen >= _LEAST_SAMPLES and (not memory.theta or memory.seen % _SELECT_EVERY == 0):
+        _select(memory)
+
+
+def _features(memory: ResidualMemory, metrics: Floats) -> Floats:
+    x = np.ones(1 + len(memory.selected))
+    for place, (metric, centre, spread) in enumerate(
+        zip(memory.selected, memory.centre, memory.spread, strict=True), start=1
+    ):
+        x[place] = min(max((float(metrics[metric]) - centre) / spread, -_SEEN), _SEEN)
+    return x
+
+
+def _update(memory: ResidualMemory, metrics: Floats, residual: float) -> None:
+    x = _features(memory, metrics)
+    theta, covariance = np.array(memory.theta), np.array(memory.covariance)
+    error = residual - float(theta @ x)
+    usual = max(memory.error, 1e-6)
+    memory.error += (error * error - memory.error) / min(memory.seen, 50)
+    memory.plain_error += (residual * residual - memory.plain_error) / min(memory.seen, 50)
+    memory.drift = max(0.0, memory.drift + abs(error) / np.sqrt(usual) - 1.0 - _TOLERATED)
+    if memory.drift > _DRIFT:
+        memory.drift, memory.theta, memory.covariance = 0.0, [], []
+        memory.samples, memory.residuals = memory.samples[-8:], memory.residuals[-8:]
+        memory.seen = 8
+        return
+    gain = covariance @ x / (_FORGET + x @ covariance @ x)
+    memory.theta = (theta + gain * error).tolist()
+    covariance = (covariance - np.outer(gain, x @ covariance)) / _FORGET
+    memory.covariance = (covariance * min(1.0, 1e3 / max(float(np.trace(covariance)), 1e-12))).tolist()
+
+
+def _select(memory: ResidualMemory) -> None:
+    """Choose metrics anew; where others are chosen, learn the recent samples again with them."""
+    samples, residuals = np.array(memory.samples), np.array(memory.residuals)
+    selected = list(select_metrics(samples, residuals, _MOST_SELECTED))
+    if memory.theta and selected == memory.selected:
+        return
+    memory.selected = selected
+    memory.centre = samples[:, selected].mean(axis=0).tolist()
+    memory.spread = np.maximum(samples[:, selected].std(axis=0), 1e-9).tolist()
+    x = np.array([_features(memory, row) for row in samples])
+    gram = x.T @ x + 0.1 * np.eye(x.shape[1])
+    covariance = np.linalg.inv(gram)
+    memory.covariance = covariance.tolist()
+    memory.theta = (covariance @ x.T @ residuals).tolist()

@@ -1,0 +1,61 @@
+"""Whether equal waves of tasks explain how long batches take, or whether the slots stay busy to the end.
+
+`k` equal tasks on `n` slots take `⌈k/n⌉` waves, so 32 tasks are no faster on 15 slots than on 11. Where tasks differ a
+lot, or take one another's rows, the waves blur and every slot counts. Which of the two is true here is measured: both
+rules predict every batch, and waves are given up where the batches are clearly better explained without them. Until
+then they are assumed, which is the careful side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import log
+
+import numpy as np
+
+from tidegate.domain.cost import Cost
+from tidegate.model.batch import batch_time
+from tidegate.model.slotpath import effective_slots
+
+_APART = 1.1
+"""Batches for which the rules differ by less say nothing about them."""
+_LEAST_BATCHES = 30
+_CLEARLY = 0.25
+"""Waves are given up only where the squared error without them is no more than this share of the one with them."""
+_MEMORY = 50
+
+
+@dataclass(slots=True)
+class WavesMemory:
+    """Running squared errors of both rules, in logarithms of the batch time."""
+
+    batches: int = 0
+    waves_error: float = 0.0
+    blurred_error: float = 0.0
+
+    @property
+    def in_waves(self) -> bool:
+        return self.batches < _LEAST_BATCHES or self.blurred_error > _CLEARLY * self.waves_error
+
+
+def learn(
+    memory: WavesMemory, cost: Cost, rows: float, slots: float, tasks: Sequence[int], work: Sequence[float],
+    measured_s: float,
+) -> None:  # fmt: skip
+    """Take in a batch of warm executors; `tasks` and `work` are those of its operators.
+
+    >>> memory = WavesMemory()
+    >>> for _ in range(40):  # 12 slot-seconds in 2 s on 6 slots, though 8 tasks take two waves on 4 of them
+    ...     learn(memory, Cost(0.0, 0.01, 0.0), 1200, 6, [8], [1.0], measured_s=2.0)
+    >>> memory.in_waves
+    False
+    """
+    each = [effective_slots(np.array([slots]), tasks, work, in_waves)[0] for in_waves in (True, False)]
+    waves_s, blurred_s = (batch_time(cost, rows, float(busy)) for busy in each)
+    if not 0 < _APART * blurred_s <= waves_s or measured_s <= 0:
+        return
+    memory.batches += 1
+    share = 1 / min(memory.batches, _MEMORY)
+    memory.waves_error += share * (log(measured_s / waves_s) ** 2 - memory.waves_error)
+    memory.blurred_error += share * (log(measured_s / blurred_s) ** 2 - memory.blurred_error)

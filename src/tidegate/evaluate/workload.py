@@ -1,0 +1,362 @@
+"""What every application's load is and what it costs: arrivals, the trend, slot-seconds per batch and row, what waits.
+
+A true service rate needs busy time, not elapsed time: a job that idles half the time could do twice as much
+(DS2, Kalavri et al. 2018). So costs are slot-seconds that tasks held, split into a part per batch and one per row:
+
+    busy = a + s · rows        by least squares, older batches discounted
+
+Dividing busy time by rows would charge small batches' fixed cost to their rows, and a quiet job would look expensive.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isnan
+from operator import attrgetter
+
+import numpy as np
+
+from tidegate.domain import BatchSample
+from tidegate.domain.cost import Cost
+from tidegate.evaluate import outliers
+from tidegate.evaluate.intake import Batches, Intake, UnderWay
+from tidegate.evaluate.table import Column, Flags, Floats, Ints, Table
+
+SLOW_S, FAST_S = 6.0, 2.0
+"""Time constants of the two running arrival rates: the level, and the newest news."""
+LEAD_S = 10.0
+"""How far ahead the trend is followed: an executor's start-up time. Batches next to a cold executor are not learned."""
+SILENT_S = 60.0
+"""An idle query that says nothing for this long has no load."""
+_CONSTANTS_S = np.array([[FAST_S], [SLOW_S]])
+_TREND_LEAP = 1.15
+"""A trend is followed at most this far beyond what has been seen."""
+_SIGNIFICANT = 3.0
+_COST_MEMORY_S, _COST_MEMORY_BATCHES = 25.0, 8.0
+_SPREAD = 0.15
+"""Of the mean batch size: with less variation a slope would be noise."""
+_LEAST_BATCHES = 6
+_FIRST_BATCHES, _FIRST_BUSY_S = 5, 10.0
+"""Evidence for a first cost: a job's first batches are small and slow."""
+_FIRST_OVERHEAD_S = 0.5
+"""Of a batch, until one was measured."""
+_MOST_FIXED = 0.5
+_RECENT = 8
+_SAME_S = 0.001
+"""Start, duration and commit are rounded one by one: their sum may be off by a little."""
+_LATENCY_WINDOW_S = 12.0
+
+# Columns that are worked on together stand side by side: they are gathered and written back in one go.
+_ARRIVALS = {
+    "arrived_s": Column(np.nan),
+    "arrived": Column(np.nan),
+    "fast": Column(),
+    "slow": Column(),
+    "counted_s": Column(),
+    "noise": Column(),
+}
+_BATCH = {
+    "rows_done": Column(),
+    "started_s": Column(np.nan),
+    "committed_s": Column(np.nan),
+    "size": Column(),
+    "waiting": Column(),
+}
+_SUMS = {
+    "weight": Column(),
+    "sum_rows": Column(),
+    "sum_busy": Column(),
+    "sum_rows_squared": Column(),
+    "sum_rows_busy": Column(),
+    "sum_overhead": Column(),
+}
+_FIT = {
+    **_SUMS,
+    "least_busy": Column(np.inf),
+    "timed": Column(),
+    "timed_busy": Column(),
+    "batch_s": Column(np.nan),
+    "row_s": Column(np.nan),
+    "overhead_s": Column(np.nan),
+}
+_ASIDE = {**outliers.columns("cost"), **outliers.columns("overhead")}
+
+COLUMNS: dict[str, Column] = {
+    **_ARRIVALS,
+    **_BATCH,
+    **_FIT,
+    "parallelism": Column(np.nan),
+    **_ASIDE,
+    "recent_at": Column(),
+    "recent_s": Column(-np.inf, width=_RECENT),
+    "recent_p99_s": Column(np.nan, width=_RECENT),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """One application's load and cost, as known now."""
+
+    arrival_rows_per_s: float
+    expected_rows_per_s: float
+    """The recent trend, followed to the time when new capacity would pay off; never below the arrival."""
+    cost: Cost
+    parallelism: int | None
+    """Tasks of the busiest operator: more slots than these are of no use."""
+    pending_rows: float
+    """Arrived and not committed, the running batch included."""
+    batch_s: float
+    latency_p99_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Loads:
+    """Load and cost of all applications of an observation; NaN where a value is not known."""
+
+    arrival: Floats
+    expected: Floats
+    newest: Floats
+    pending: Floats
+    batch_s: Floats
+    row_s: Floats
+    overhead_s: Floats
+    parallelism: Floats
+    last_batch_s: Floats
+    p99_s: Floats
+    known: Flags
+    """Whether enough has been seen to say anything."""
+
+    def of(self, place: int) -> Workload | None:
+        if not self.known[place]:
+            return None
+        tasks, p99_s = float(self.parallelism[place]), float(self.p99_s[place])
+        return Workload(
+            arrival_rows_per_s=float(self.arrival[place]),
+            expected_rows_per_s=float(self.expected[place]),
+            cost=Cost(float(self.batch_s[place]), float(self.row_s[place]), float(self.overhead_s[place])),
+            parallelism=None if isnan(tasks) else int(tasks),
+            pending_rows=float(self.pending[place]),
+            batch_s=float(self.last_batch_s[place]),
+            latency_p99_s=None if isnan(p99_s) else p99_s,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """One batch whose times were not learned from."""
+
+    application_row: int
+    batch_id: int
+    metric: str
+    ratio: float
+
+
+def learn(table: Table, intake: Intake, settled_s: float) -> tuple[SetAside, ...]:
+    """Take in new batches and arrivals; batches that began before `settled_s` ran beside cold executors."""
+    aside: list[SetAside] = []
+    told = ~np.isnan(intake.arrived)
+    if told.all():  # every source counts its rows itself: nothing has to be concluded from batches
+        for batches in intake.rounds:
+            aside += _learn_batches(table, batches, settled_s)
+        _learn_arrivals(table, intake.rows, intake.arrival_s, intake.arrived)
+        return tuple(aside)
+    counts_itself = np.zeros(len(table), dtype=np.bool_)
+    counts_itself[intake.rows] = told
+    for batches in intake.rounds:
+        aside += _learn_batches(table, batches, settled_s)
+        at = ~counts_itself[batches.rows]
+        rows = batches.rows[at]
+        _learn_arrivals(table, rows, batches.started_s[at], table["rows_done"][rows] + batches.backlog[at])
+    _learn_arrivals(table, intake.rows[told], intake.arrival_s[told], intake.arrived[told])
+    # A query that says it is idle has counted its rows, too.
+    heard = (
+        ~told & (np.fmax(intake.last_progress_s, 0.0) > table["committed_s"][intake.rows] + _SAME_S) & ~intake.in_batch
+    )
+    rows = intake.rows[heard]
+    _learn_arrivals(table, rows, intake.last_progress_s[heard], table["arrived"][rows])
+    return tuple(aside)
+
+
+def _learn_batches(table: Table, batches: Batches, settled_s: float) -> list[SetAside]:
+    rows, size, busy_s, committed_s = batches.rows, batches.size, batches.busy_s, batches.committed_s
+    span = table.span("rows_done", "waiting")
+    block = table.gather(span, rows)
+    since_s = np.fmax(batches.duration_s, committed_s - block[2])
+    block[0] += size
+    block[1], block[2], block[3], block[4] = batches.started_s, committed_s, size, batches.backlog
+    table.scatter(span, rows, block)
+    batch_s, row_s, overhead_s = table.gather(table.span("batch_s", "overhead_s"), rows)
+    known = ~np.isnan(row_s)
+    cold = batches.warming | (known & (batches.started_s < settled_s))
+    timed = ~np.isnan(busy_s) & (size > 0) & ~cold
+    judged = timed & known
+    ratios = np.zeros((2, len(rows)))
+    expected = batch_s + size * row_s
+    np.divide(busy_s, expected, out=ratios[0], where=judged & (expected > 0))
+    np.divide(batches.overhead_s, np.maximum(overhead_s, 1e-3), out=ratios[1], where=judged)
+    span = table.span("cost_count", "overhead_episode")
+    block = table.gather(span, rows)
+    odd = outliers.set_aside(block.reshape(2, -1, len(rows)), np.fmax(ratios, 0.0))
+    table.scatter(span, rows, block)
+    some_odd = bool(odd.any())
+    _fit(table, rows, batches, timed & ~odd[0] & ~odd[1] if some_odd else timed, since_s)
+    _remember_latency(table, batches, committed_s)
+    if not some_odd:
+        return []
+    return [
+        SetAside(int(rows[place]), batches.samples[place].batch_id, metric, float(values[place]))
+        for metric, strange, values in zip(("cost", "overhead"), odd, ratios, strict=True)
+        for place in np.flatnonzero(strange).tolist()
+    ]
+
+
+def _remember_latency(table: Table, batches: Batches, committed_s: Floats) -> None:
+    rows, p99_s = batches.rows, batches.p99_s
+    measured = ~np.isnan(p99_s)
+    if not measured.all():
+        rows, p99_s, committed_s = rows[measured], p99_s[measured], committed_s[measured]
+    at = table["recent_at"][rows].astype(np.int64)
+    table["recent_s"][at, rows] = committed_s
+    table["recent_p99_s"][at, rows] = p99_s
+    table["recent_at"][rows] = (at + 1) % _RECENT
+
+
+def learn_tasks(table: Table, row: int, batch: BatchSample) -> None:
+    """Remember the tasks of the operator that holds its slots longest."""
+    if batch.rows and batch.operators:
+        table["parallelism"][row] = max(batch.operators, key=attrgetter("busy_s")).parallelism
+
+
+def _fit(table: Table, rows: Ints, batches: Batches, timed: Flags, since_s: Floats) -> None:
+    """Discounted least squares of busy time on rows, one sample at a time; slow batches are discounted more slowly."""
+    size, busy, overhead = batches.size, batches.busy_s, batches.overhead_s
+    if not timed.all():
+        rows = rows[timed]
+        if not len(rows):
+            return
+        size, busy, overhead, since_s = size[timed], busy[timed], overhead[timed], since_s[timed]
+    discount = np.maximum(np.exp(-since_s / _COST_MEMORY_S), 1 - 1 / _COST_MEMORY_BATCHES)
+    span = table.span("weight", "overhead_s")
+    block = table.gather(span, rows)
+    sums = block[: len(_SUMS)]
+    sums *= discount
+    sums += (np.ones(len(rows)), size, busy, size * size, size * busy, np.fmax(overhead, 0.0))
+    least, count, timed_busy, batch_s, row_s, overhead_s = block[len(_SUMS) :]
+    count += 1
+    timed_busy += busy
+    least[:] = np.minimum(busy, least * 1.02)
+    mean_rows, mean_busy, mean_squared, mean_product, mean_overhead = sums[1:] / sums[0]
+    variance = mean_squared - mean_rows**2
+    covariance = mean_product - mean_rows * mean_busy
+    varied = (count >= _LEAST_BATCHES) & (variance > (_SPREAD * mean_rows) ** 2)
+    slope = covariance / np.where(varied, variance, 1.0)
+    fixed = np.where(varied, mean_busy - slope * mean_rows, np.fmax(batch_s, 0.0))
+    # Neither part can be negative, and no batch costs less than the fixed part. Small batches that hardly differ let
+    # noise pass for a fixed cost; a row must not come out too cheap for that, so no more than half of a batch is fixed.
+    fixed = np.minimum(np.maximum(fixed, 0.0), np.minimum(least, _MOST_FIXED * mean_busy))
+    learned = (count >= _FIRST_BATCHES) | (timed_busy >= _FIRST_BUSY_S) | ~np.isnan(row_s)
+    np.copyto(batch_s, fixed, where=learned)
+    np.copyto(row_s, (mean_busy - fixed) / mean_rows, where=learned)
+    np.copyto(overhead_s, mean_overhead, where=learned)
+    table.scatter(span, rows, block)
+
+
+def _learn_arrivals(table: Table, rows: Ints, time_s: Floats, arrived: Floats) -> None:
+    """Two running rates from counts; a source that was started anew counts from zero again."""
+    if not len(rows):
+        return
+    span = table.span("arrived_s", "noise")
+    block = table.gather(span, rows)
+    new = np.isnan(block[0]) | (arrived < block[1])
+    later = new | (time_s > block[0])
+    if not later.all():
+        rows, time_s, arrived, new = rows[later], time_s[later], arrived[later], new[later]
+        block = block[:, later]
+    some_new = bool(new.any())
+    last_s, last, _, slow, counted_s, noise = block
+    span_s, more = time_s - last_s, arrived - last
+    if some_new:
+        span_s, more = np.where(new, 1.0, span_s), np.where(new, 0.0, more)
+    rate = more / span_s
+    block[0], block[1] = time_s, arrived
+    counted_s += span_s
+    # Until a time constant has passed, every second counts the same.
+    least = span_s / np.maximum(counted_s, span_s)
+    means = block[2:4]
+    means += np.maximum(1 - np.exp(-span_s / _CONSTANTS_S), least) * (rate - means)
+    pace = 1 - np.exp(-span_s / (4 * SLOW_S))
+    off = rate - slow
+    noise += pace * (off * off * span_s - noise)
+    if some_new:
+        block[2:, new] = 0.0
+    table.scatter(span, rows, block)
+
+
+def _row_costs(learned: Floats, batch: UnderWay, now_s: float) -> Floats:
+    """Slot-seconds of a row: what was learned, and what a long batch shows before it is done.
+
+    A batch that has run for a while has cost at least what its tasks have held so far. Where nothing was learned yet,
+    as in the first batch after an outage, its own tasks say what a row costs.
+    """
+    telling = (now_s - batch.started_s > LEAD_S) & (batch.rows > 0)
+    per_row = np.where(telling, 1.0 / np.where(batch.rows > 0, batch.rows, 1.0), np.nan)
+    first = np.where(batch.spent_s >= _FIRST_BUSY_S, batch.expected_s * per_row, np.nan)
+    return np.where(np.isnan(learned), first, np.fmax(learned, batch.spent_s * per_row))
+
+
+def read(table: Table, intake: Intake, now_s: float) -> Loads:
+    """Load and cost as known now."""
+    rows = intake.rows
+    fast, slow, counted_s, noise = table.gather(table.span("fast", "noise"), rows)
+    _, started_s, committed_s, _, waiting = table.gather(table.span("rows_done", "waiting"), rows)
+    slow, fast = np.maximum(slow, 0.0), np.maximum(fast, 0.0)
+    expected = np.maximum(slow, fast)
+    gain = fast - slow
+    # The fast mean of noise with variance σ² per second has a standard error of σ/√(2 · FAST_S).
+    rising = gain > _SIGNIFICANT * np.sqrt(noise / (2 * FAST_S))
+    if rising.any():
+        slope = gain / (SLOW_S - FAST_S)
+        ahead = np.minimum(np.maximum(expected, fast + slope * LEAD_S), _TREND_LEAP * expected)
+        expected = np.where(rising, ahead, expected)
+    last_batch_s = committed_s - started_s
+    # While a batch runs, rows pile up behind it unreported; a query that waits has no more than its usual share.
+    waited_s = np.maximum(now_s - started_s, 0.0)
+    waited_s = np.where(intake.in_batch, waited_s, np.minimum(waited_s, last_batch_s + intake.status.interval_s))
+    pending = np.fmax(waiting + fast * waited_s, 0.0)
+    last_batch_s = np.fmax(last_batch_s, 0.0)
+    under_way = intake.under_way
+    if under_way is not None:
+        last_batch_s = np.fmax(last_batch_s, now_s - under_way.started_s)
+        started_s = np.where(np.isnan(started_s), under_way.started_s, started_s)
+        counted = under_way.waiting + np.fmax(under_way.rows, 0.0)
+        counted = np.where(np.isnan(counted), under_way.waiting, counted)
+        pending = np.where(np.isnan(counted), pending, counted)
+    silent = ~(now_s - committed_s <= SILENT_S) & ~intake.in_batch & np.isnan(intake.arrived)
+    if silent.any():
+        slow, expected, fast, pending, last_batch_s = (
+            np.where(silent, 0.0, values) for values in (slow, expected, fast, pending, last_batch_s)
+        )
+    recent_s, recent_p99_s = table["recent_s"], table["recent_p99_s"]
+    if not table.holds_all(rows):
+        recent_s, recent_p99_s = recent_s.take(rows, axis=1), recent_p99_s.take(rows, axis=1)
+    p99_s = np.where(recent_s >= now_s - _LATENCY_WINDOW_S, recent_p99_s, -np.inf).max(axis=0)
+    p99_s[np.isinf(p99_s)] = np.nan
+    # A copy: the table goes on changing, and an evaluation must not.
+    batch_s, row_s, overhead_s, parallelism = table.gather(table.span("batch_s", "parallelism"), rows).copy()
+    if under_way is not None:
+        learned, row_s = row_s, _row_costs(row_s, under_way, now_s)
+        guessed = np.isnan(learned) & ~np.isnan(row_s)
+        batch_s, overhead_s = np.where(guessed, 0.0, batch_s), np.where(guessed, _FIRST_OVERHEAD_S, overhead_s)
+    return Loads(
+        arrival=slow,
+        expected=expected,
+        newest=fast,
+        pending=pending,
+        batch_s=batch_s,
+        row_s=row_s,
+        overhead_s=overhead_s,
+        parallelism=parallelism,
+        last_batch_s=last_batch_s,
+        p99_s=p99_s,
+        known=~np.isnan(row_s) & (silent | (~np.isnan(started_s) & (counted_s > 0))),
+    )
