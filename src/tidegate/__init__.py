@@ -8,16 +8,16 @@ True
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tidegate.spark.attach import Gate, attach
-    from tidegate.spark.topology import Topology
+    from tidegate.adapters.spark.attach import Gate, attach
+    from tidegate.adapters.spark.topology import Topology
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["Gate", "Topology", "__version__", "attach"]
 
 _SPARK_SIDE = {
-    "attach": "tidegate.spark.attach",
-    "Gate": "tidegate.spark.attach",
-    "Topology": "tidegate.spark.topology",
+    "attach": "tidegate.adapters.spark.attach",
+    "Gate": "tidegate.adapters.spark.attach",
+    "Topology": "tidegate.adapters.spark.topology",
 }
 
 

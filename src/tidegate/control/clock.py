@@ -15,8 +15,11 @@ class WallClock:
     def now_s(self) -> float:
         return time.time()
 
-    def sleep_until(self, time_s: float) -> bool:
-        return not self._ended.wait(max(0.0, time_s - time.time()))
+    def monotonic_s(self) -> float:
+        return time.monotonic()
+
+    def sleep_until(self, monotonic_s: float) -> bool:
+        return not self._ended.wait(max(0.0, monotonic_s - time.monotonic()))
 
     def stop(self) -> None:
         self._ended.set()

@@ -1,137 +1,198 @@
-"""The controller: one pure step from what is seen to what is done. No clock, no I/O, no randomness."""
+"""The controller: one pure step from what is seen to what is decided. No clock, no I/O, no randomness."""
 
 from __future__ import annotations
 
-from tidegate.control.costwatch import CostWatch
-from tidegate.control.knowledge import Knowledge
-from tidegate.domain import Assessment, Decision, Observation, QosReading, Reason, Receipt
-from tidegate.domain.policy import Policy
-from tidegate.monitor import qos
-from tidegate.monitor.quality import distrust
-from tidegate.monitor.workload import WorkloadMemory, evaluate, learn
-from tidegate.planning.capacity import CapacityPlanner
-from tidegate.planning.guards import GuardContext, guard
-from tidegate.planning.mestream import MeStreamPlanner
-from tidegate.planning.mpc_planner import MpcPlanner
-from tidegate.planning.planner import Known, Plan, Planner, Situation
-from tidegate.planning.tuning import advise
+from collections.abc import Sequence
 
-_MOST_ABSENT = 64
+import numpy as np
+
+from tidegate.control import predictions
+from tidegate.control.knowledge import Knowledge
+from tidegate.domain import Action, Assessment, Decision, Observation, Outcome, QosReading, Reason, Receipt, Targets
+from tidegate.domain.codec import from_tree
+from tidegate.domain.objectives import row_of
+from tidegate.domain.policy import Policy
+from tidegate.domain.resolution import told
+from tidegate.evaluate.evaluation import ApplicationEvaluation, Evaluation
+from tidegate.evaluate.evaluator import Evaluator
+from tidegate.plan.arbiter import Arbiter
+from tidegate.plan.guards import Guard, GuardContext, WatchfulGuard, all_guards, guard, remember, watch
+from tidegate.plan.memory import MemoryWatch
+from tidegate.plan.planner import Plan, Planner, Proposer
+from tidegate.plan.tuning import Tuning
+
+MOST_ASSESSED = 64
+"""Applications whose assessment goes into a decision; with more, only of those for which something was worked out."""
 
 
 class Controller:
     """Steps from observation to decision. Its whole state is `knowledge`, which can be saved and given to another.
 
-    The same observations give the same decisions, on any machine.
+    The same observations and receipts give the same decisions, on any machine. `planner` replaces arbiter and guards;
+    `proposers` are those that the arbiter asks, all of them where they are left out; `guards` are asked last.
     """
 
-    def __init__(self, policy: Policy, knowledge: Knowledge | None = None) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        knowledge: Knowledge | None = None,
+        planner: Planner | None = None,
+        proposers: Sequence[Proposer] | None = None,
+        guards: Sequence[WatchfulGuard] = (),
+    ) -> None:
         self.policy = policy
         self.knowledge = knowledge or Knowledge()
-        self._planner = planner_of(policy, self.knowledge)
-        self._costs = CostWatch(self.knowledge.costs)
+        self.evaluator = Evaluator(policy, self.knowledge.evaluation)
+        self._arbiter = Arbiter(self.knowledge.parts, proposers) if planner is None else None
+        self._planner: Planner = planner or self._arbiter  # type: ignore[assignment]
+        self._tuning = Tuning(self.knowledge.parts)
+        self._memory = MemoryWatch(self.knowledge.parts)
+        self._watchful = tuple(guards)
+        self._guards: dict[str, Guard] = {**all_guards(), **{one.name: one.check for one in self._watchful}}
+        for one in self._watchful:
+            saved = self.knowledge.parts.get(one.name)
+            if one.memory is not None:
+                one.memory = from_tree(type(one.memory), saved) if isinstance(saved, dict) else one.memory
+                self.knowledge.parts[one.name] = one.memory
+        self._context: GuardContext | None = None
+        self._evaluation: Evaluation | None = None
 
     def step(self, observation: Observation) -> Decision:
-        """Monitor, plan, guard, and say what would do where nothing can be done."""
-        self.knowledge.step += 1
-        known, abnormal = self._known(observation)
-        situation = Situation(observation.time_s, known, observation.pool, self.policy, observation.hosts)
-        plan = self._planner.plan(situation)
-        limited = frozenset(sample.name for sample in observation.applications if sample.limited)
-        context = GuardContext(observation.time_s, observation.pool, self.policy, self.knowledge.guards, limited)
-        actions, held = guard(plan.proposals, context)
-        reasons = plan.reasons + tuple(
-            proposal.reason for proposal in plan.proposals if proposal.reason not in plan.reasons
-        )
-        readings, late = self._qos(observation)
+        """Evaluate, plan, guard, and say what would do where nothing can be done."""
+        memory = self.knowledge.guards
+        watch(memory, observation.time_s, observation.pool, self.policy)
+        if observation.fleet is not None:
+            self.knowledge.targets = self.knowledge.targets.still_standing(observation.fleet)
+        evaluation = self._evaluation = self.evaluator.evaluate(observation, memory.spent_s)
+        judged = predictions.judge(self.knowledge.outstanding, evaluation, self.knowledge.evaluation.table)
+        if isinstance(self._planner, Arbiter | Proposer):
+            self._planner.watch(evaluation)
+        for one in self._watchful:
+            one.watch(evaluation)
+        plan = self._planner.plan(evaluation)
+        context = self._context = self._guard_context(evaluation, plan)
+        # A planner that was plugged in decides for itself: it is compared with, not corrected.
+        actions, held = guard(plan.proposals, context, self._guards) if self._arbiter else (_actions(plan), ())
+        reasons = tuple(dict.fromkeys(plan.reasons + tuple(proposal.reason for proposal in plan.proposals)))
+        self._tuning.watch(evaluation, actions, held)
+        self._memory.watch(evaluation)
         return Decision(
-            step=self.knowledge.step,
+            step=evaluation.step,
             time_s=observation.time_s,
             actions=actions,
             held=held,
             reasons=reasons or (Reason("hold", "nothing to do"),),
-            assessments=_assessments(situation, plan),
-            qos=readings,
-            set_aside=abnormal,
-            advice=advise(situation, actions, held, late, self.knowledge.tuning),
+            assessments=_assessments(evaluation, plan),
+            qos=_readings(evaluation),
+            set_aside=evaluation.set_aside,
+            advice=self._tuning.advice(evaluation) + self._memory.advice(evaluation),
+            predictions=plan.predictions,
+            judged=judged,
+            moved=plan.moved,
+            rolled_out=plan.rolled_out,
         )
 
-    def learn(self, receipt: Receipt) -> None:
-        """Take in what became of a decision: what was refused is not asked for again."""
-        self.knowledge.operators.learn(receipt)
+    def learn(self, decision: Decision, receipt: Receipt) -> None:
+        """Take in what the world answered. What it refused is not asked for again."""
+        knowledge = self.knowledge
+        answers = {answer.action: answer.outcome for answer in receipt.actions}
+        refused = [action for action, outcome in answers.items() if outcome in {Outcome.REFUSED, Outcome.FAILED}]
+        knowledge.targets = knowledge.targets.after(decision.actions).without(refused)
+        if self._evaluation is not None:
+            for place in np.flatnonzero(~self._evaluation.status.running).tolist():
+                name = self._evaluation.samples[place].name
+                knowledge.targets = knowledge.targets.without_application(name)
+        if self._context is not None:
+            for action in decision.actions:
+                if answers.get(action, Outcome.DONE) in {Outcome.DONE, Outcome.UNDER_WAY}:
+                    remember(action, self._context)
+        if isinstance(self._planner, Arbiter | Proposer):
+            self._planner.learn(decision, receipt)
+        for one in self._watchful:
+            one.learn(decision, receipt)
+        if decision.actions and self._evaluation is not None:
+            predictions.expect(knowledge.outstanding, decision, self._evaluation, knowledge.evaluation.table)
+        self._evaluation = None  # thousands of samples are let go here, not in the middle of the next step
 
-    def _known(self, observation: Observation) -> tuple[tuple[Known, ...], tuple[Reason, ...]]:
-        """Learn from every application; those that are watched only are left out of the plan."""
-        known = []
-        abnormal: list[Reason] = []
-        for seen in observation.applications:
-            memory = self.knowledge.workloads.setdefault(seen.name, WorkloadMemory())
-            sample, set_aside = self._costs.sift(seen, memory, observation.pool)
-            abnormal += set_aside
-            learn(memory, sample, observation.pool, observation.time_s, self.policy.capacity)
-            if self.policy.ignores(sample.name) or sample.bounded:
-                continue
-            doubt = distrust(sample, memory, observation.time_s, self.policy.guards.max_age_s)
-            workload = evaluate(memory, sample, observation.time_s, self.policy.capacity)
-            known.append(Known(sample, workload, doubt))
-        self._forget({seen.name for seen in observation.applications})
-        return tuple(known), tuple(abnormal)
+    def take_policy(self, policy: Policy) -> None:
+        """Go on under another policy; what was learned stays."""
+        self.policy = policy
+        self.evaluator = Evaluator(policy, self.knowledge.evaluation)
 
-    def _forget(self, present: set[str]) -> None:
-        """Of the applications that are not there, only so many are remembered, the newest."""
-        workloads = self.knowledge.workloads
-        absent = [name for name in workloads if name not in present]
-        for name in absent[: max(0, len(absent) - _MOST_ABSENT)]:
-            del workloads[name]
-            self.knowledge.costs.pop(name, None)
+    def forget_targets(self) -> None:
+        """Everything was turned back: nothing is asked of the world any more."""
+        self.knowledge.targets = Targets()
 
-    def _qos(self, observation: Observation) -> tuple[tuple[QosReading, ...], frozenset[str]]:
-        """The policy's rows and graphs with the latency objectives that are missed, and the applications that do so."""
-        readings: list[QosReading] = []
-        late = set()
-        remembered, self.knowledge.qos = self.knowledge.qos, {}
-        for sample in observation.applications:
-            if sample.bounded:
-                continue
-            memory = self.knowledge.qos[sample.name] = remembered.get(sample.name, qos.QosMemory())
-            wanted = qos.wanted_of(self.policy, sample.name)
-            qos.observe(memory, sample, wanted, observation.time_s)
-            objective, *others = (qos.evaluate(memory, sample.name, one) for one in wanted)
-            if objective.met is False:
-                late.add(sample.name)
-                readings.append(objective)
-            readings += others
-        return tuple(readings), frozenset(late)
+    def _guard_context(self, evaluation: Evaluation, plan: Plan) -> GuardContext:
+        memory, time_s, pool = self.knowledge.guards, evaluation.time_s, evaluation.pool
+        urgent = frozenset([proposal.action for proposal in plan.proposals if proposal.urgent])
+        return GuardContext(
+            time_s,
+            pool,
+            self.policy,
+            memory,
+            evaluation.spent_s,
+            evaluation.fleet,
+            evaluation.standing,
+            urgent,
+        )
 
 
-def planner_of(policy: Policy, knowledge: Knowledge) -> Planner:
-    """The planner that the policy names, with what is remembered of its earlier steps."""
-    if policy.planner == "me-stream":
-        return MeStreamPlanner(knowledge.operators)
-    if policy.planner == "mpc":
-        return MpcPlanner(knowledge.classes)
-    return CapacityPlanner(knowledge.planner)
+def _actions(plan: Plan) -> tuple[Action, ...]:
+    return tuple(proposal.action for proposal in plan.proposals)
 
 
-def _assessments(situation: Situation, plan: Plan) -> tuple[Assessment, ...]:
+def _readings(evaluation: Evaluation) -> tuple[QosReading, ...]:
+    """The rows and graphs of the policy, and the latency objectives that are missed."""
+    readings = []
+    for place in np.flatnonzero(evaluation.planned & evaluation.budgets.missed(least_rows=5)).tolist():
+        seen = evaluation.of(place)
+        kept = 1.0 - seen.late_share
+        p99_s = seen.workload.latency_p99_s if seen.workload else None
+        readings.append(QosReading(seen.name, str(row_of(seen.objective)), False, told(kept), told(p99_s)))
+    return (*readings, *(reading for detail in evaluation.details.values() for reading in detail.qos))
+
+
+def _assessments(evaluation: Evaluation, plan: Plan) -> tuple[Assessment, ...]:
+    """What is believed of the applications: of all where there are few, otherwise of those that were looked into."""
+    if len(evaluation.samples) <= MOST_ASSESSED:
+        looked_into = evaluation.applications
+    else:
+        names = {prediction.application for prediction in plan.predictions}
+        places = sorted(evaluation.places[name] for name in names if name in evaluation.places)
+        looked_into = tuple(evaluation.of(place) for place in places[:MOST_ASSESSED])
     assessed = []
-    for known in situation.applications:
-        name, workload = known.sample.name, known.workload
+    for seen in looked_into:
+        workload = seen.workload
         if workload is None:
-            assessed.append(Assessment(name, usable=False, reason=known.distrust))
+            assessed.append(Assessment(seen.name, usable=False, reason=seen.distrust))
             continue
+        low, high = _edges(seen)
         assessed.append(
             Assessment(
-                application=name,
-                usable=known.distrust is None,
-                reason=known.distrust,
-                arrival_rows_per_s=workload.arrival_rows_per_s,
-                expected_rows_per_s=workload.expected_rows_per_s,
-                service_s_per_row=workload.cost.row_s,
-                overhead_s=workload.cost.overhead_s,
+                application=seen.name,
+                usable=seen.distrust is None,
+                reason=seen.distrust,
+                arrival_rows_per_s=told(workload.arrival_rows_per_s),
+                expected_rows_per_s=told(workload.expected_rows_per_s),
+                service_s_per_row=told(workload.cost.row_s),
+                overhead_s=told(workload.cost.overhead_s),
                 backlog_rows=round(workload.pending_rows),
-                latency_p99_s=workload.latency_p99_s,
-                needed_slots=plan.needed_slots.get(name),
+                latency_p99_s=told(workload.latency_p99_s),
+                needed_slots=told(plan.needed_slots.get(seen.name)),
+                objective_s=seen.objective.latency_s,
+                budget_left=told(seen.budget_left),
+                expected_low_rows_per_s=told(low),
+                expected_high_rows_per_s=told(high),
             )
         )
     return tuple(assessed)
+
+
+def _edges(seen: ApplicationEvaluation) -> tuple[float | None, float | None]:
+    """What the forecast gives as the least and the most for the next minute, where it was worked out in this step."""
+    path = seen.expected.known(seen.place)
+    if path is None:
+        return None, None
+    steps = max(1, round(60.0 / path.step_s))
+    return float(path.lower[:steps].mean()), float(path.upper[:steps].mean())

@@ -1,29 +1,69 @@
-"""Everything the controller remembers between two steps, in one place that can be written down and read back."""
+"""Everything the controller remembers between two steps, in one place that can be saved and restored exactly."""
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass, field
+from typing import Any
 
-from tidegate.control.costwatch import CostWatchMemory
-from tidegate.monitor.qos import QosMemory
-from tidegate.monitor.workload import WorkloadMemory
-from tidegate.planning.capacity import PlannerMemory
-from tidegate.planning.elasticmemory import MeStreamMemory
-from tidegate.planning.guards import GuardMemory
-from tidegate.planning.mpc_memory import MpcMemory
-from tidegate.planning.tuning import TuningMemory
+from tidegate.domain import Prediction, Targets
+from tidegate.domain.codec import from_tree, to_tree
+from tidegate.domain.packing import pack, unpack
+from tidegate.evaluate.evaluator import EvaluationMemory
+from tidegate.plan.guards import GuardMemory
+
+VERSION = 2
+
+
+@dataclass(slots=True)
+class Outstanding:
+    """A prediction that has not fallen due, and the rows that its application had done when it was made."""
+
+    step: int
+    prediction: Prediction
+    rows: float
+    late_rows: float
+    worst_p99_s: float = 0.0
 
 
 @dataclass(slots=True)
 class Knowledge:
-    """The controller's whole state: step it with the same observations and it decides the same again."""
+    """The controller's whole state: give it the same observations and receipts, and it decides the same again."""
 
-    step: int = 0
-    workloads: dict[str, WorkloadMemory] = field(default_factory=dict)
-    planner: PlannerMemory = field(default_factory=PlannerMemory)
-    operators: MeStreamMemory = field(default_factory=MeStreamMemory)
-    classes: MpcMemory = field(default_factory=MpcMemory)
+    evaluation: EvaluationMemory = field(default_factory=EvaluationMemory)
+    targets: Targets = field(default_factory=Targets)
     guards: GuardMemory = field(default_factory=GuardMemory)
-    costs: dict[str, CostWatchMemory] = field(default_factory=dict)
-    qos: dict[str, QosMemory] = field(default_factory=dict)
-    tuning: TuningMemory = field(default_factory=TuningMemory)
+    outstanding: list[Outstanding] = field(default_factory=list)
+    parts: dict[str, Any] = field(default_factory=dict)
+    """Memories of planner and proposers, by name: as saved, until their owners take them up."""
+
+    def to_bytes(self) -> bytes:
+        return pack(
+            {
+                "version": VERSION,
+                "evaluation": self.evaluation.state(),
+                "targets": to_tree(self.targets),
+                "guards": to_tree(self.guards),
+                "outstanding": [to_tree(one) for one in self.outstanding],
+                "parts": {name: part if isinstance(part, dict) else to_tree(part) for name, part in self.parts.items()},
+            }
+        )
+
+    @classmethod
+    def from_bytes(cls, body: bytes) -> Knowledge | None:
+        """None where it was saved by another version, or is damaged: what is known then has to be learned again."""
+        try:
+            found = unpack(body)
+        except (ValueError, zlib.error):
+            return None
+        if not isinstance(found, dict) or found.get("version") != VERSION:
+            return None
+        evaluation = EvaluationMemory()
+        evaluation.restore(found["evaluation"])
+        return cls(
+            evaluation=evaluation,
+            targets=from_tree(Targets, found["targets"]),
+            guards=from_tree(GuardMemory, found["guards"]),
+            outstanding=[from_tree(Outstanding, one) for one in found["outstanding"]],
+            parts=dict(found["parts"]),
+        )

@@ -1,18 +1,25 @@
-"""Reads YAML into a validated model and reports every problem at once, each with its line and what is allowed."""
+"""The policy in a file: read at the start, and read again when it changes while the controller runs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import logging
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import yaml
-from pydantic import BaseModel, ValidationError
-
+from tidegate.control.yamlmodel import from_mapping, load_model, parse_model, read_text
 from tidegate.domain import InvalidInput, PolicyInvalid
 from tidegate.domain.policy import Policy
 
-M = TypeVar("M", bound=BaseModel)
+logger = logging.getLogger("tidegate")
+
+_COARSE_S = 3.0
+"""File systems tell changes apart that lie this far apart, also the coarse ones."""
+
+Stamp = tuple[int, int, int]
+"""Modification time, size and inode."""
 
 
 def load_policy(path: str | Path | None) -> Policy:
@@ -22,84 +29,75 @@ def load_policy(path: str | Path | None) -> Policy:
 
 def policy_from(settings: Policy | Mapping[str, Any]) -> Policy:
     """A policy from a mapping with the same keys as the file, or the policy itself."""
-    if isinstance(settings, Policy):
-        return settings
-    return _validated(dict(settings), Policy, "policy", None)
+    return settings if isinstance(settings, Policy) else from_mapping(settings, Policy, "policy")
 
 
-def load_model(path: str | Path, model: type[M]) -> M:
-    """Read a YAML file into a model."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"{path}: cannot be read ({error})") from None
-    return parse_model(text, model, str(path))
+class PolicyFile:
+    """A policy file that is watched.
 
-
-def parse_model(text: str, model: type[M], source: str) -> M:
-    """Validate YAML text as a whole.
-
-    >>> parse_model("executors: {min: 5, max: 2}", Policy, "policy.yaml")
-    Traceback (most recent call last):
-    tidegate.domain.errors.PolicyInvalid: policy.yaml: line 1: executors: min 5 is above max 2
+    A change is taken up when two polls in a row have found the same content, so that a file that is being written is
+    not taken for a shorter policy. A file that is invalid or gone leaves the policy in force and is reported once.
     """
-    try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        data = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"line {mark.line + 1}: " if mark else ""
-        raise PolicyInvalid(source, (f"{where}not YAML: {getattr(error, 'problem', error)}",)) from None
-    if data is None:
-        data = {}
-    if not isinstance(data, dict):
-        raise PolicyInvalid(source, ("line 1: must be a mapping of settings",))
-    return _validated(data, model, source, node)
+
+    def __init__(self, path: str | Path, report: Callable[[str], None] = logger.warning) -> None:
+        self.path = Path(path)
+        self._report = report
+        text = read_text(path)
+        self.policy = parse_model(text, Policy, str(path))
+        """The policy in force."""
+        self._taken = _digest(text)
+        self._pending: str | None = None
+        self._stamp: Stamp | None = None
+        self._missed = 0
+
+    def poll(self) -> Policy | None:
+        """The new policy where the file holds another than the one in force; call it once in every step."""
+        try:
+            stamp = self._look()
+            if stamp is not None and stamp == self._stamp and self._pending is None:
+                return None
+            text = read_text(self.path)
+        except (OSError, InvalidInput) as error:
+            self._note_missing(error)
+            return None
+        self._missed, self._stamp = 0, stamp
+        found = _digest(text)
+        if found == self._taken:
+            self._pending = None
+            return None
+        if found != self._pending:
+            self._pending = found
+            return None
+        self._pending, self._taken = None, found
+        return self._take_up(text)
+
+    def _look(self) -> Stamp | None:
+        """What tells whether the file may have changed; None while it is too young for its time to tell."""
+        stat = self.path.stat()
+        young = time.time() - stat.st_mtime < _COARSE_S
+        return None if young else (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+
+    def _take_up(self, text: str) -> Policy | None:
+        try:
+            wanted = parse_model(text, Policy, str(self.path))
+        except PolicyInvalid as error:
+            for line in str(error).splitlines():
+                self._report(f"{line} (the policy in force stays)")
+            return None
+        live, fixed = wanted.live_from(self.policy)
+        for name in fixed:
+            self._report(f"{self.path}: {name} cannot change while Tidegate runs; it takes effect at the next start")
+        if live == self.policy:
+            return None
+        self.policy = live
+        return live
+
+    def _note_missing(self, error: Exception) -> None:
+        self._missed, self._stamp = self._missed + 1, None
+        if self._missed == 2:  # a file that is being replaced is away for a moment
+            said = str(error) if isinstance(error, InvalidInput) else f"{self.path}: cannot be read ({error})"
+            self._report(f"{said}; the policy in force stays")
 
 
-def _validated(data: dict[str, Any], model: type[M], source: str, node: yaml.Node | None) -> M:
-    try:
-        return model.model_validate(data)
-    except ValidationError as error:
-        raise PolicyInvalid(source, tuple(_problem(found, node, model) for found in error.errors())) from None
-
-
-def line_of(node: yaml.Node | None, path: tuple[int | str, ...]) -> int:
-    """The line on which the value at `path` stands, or that of the nearest thing above it that exists."""
-    line = node.start_mark.line + 1 if node else 1
-    for part in path:
-        if isinstance(node, yaml.MappingNode):
-            found = next(((key, value) for key, value in node.value if key.value == str(part)), None)
-            if found is None:
-                break
-            line, node = found[0].start_mark.line + 1, found[1]
-        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
-            node = node.value[part]
-            line = node.start_mark.line + 1
-        # A part of the path that is no key (the tag of a union) is passed over.
-    return line
-
-
-def _problem(found: Any, node: yaml.Node | None, model: type[BaseModel]) -> str:
-    path = tuple(found["loc"])
-    name = ".".join(str(part) for part in path) or "file"
-    message = str(found["msg"]).removeprefix("Value error, ")
-    if found["type"] == "extra_forbidden":
-        message = f"unknown setting; allowed here: {', '.join(_allowed(model, path[:-1]))}"
-    elif found.get("input") is not None and not isinstance(found["input"], dict | list):
-        message = f"{message}, not {found['input']!r}"
-    return f"{name}: {message}" if node is None else f"line {line_of(node, path)}: {name}: {message}"
-
-
-def _allowed(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
-    """The settings that a section may hold, found by walking the model along the path."""
-    for part in path:
-        field = model.model_fields.get(str(part))
-        candidates = [field.annotation] if field else []
-        while candidates:
-            candidate = candidates.pop()
-            if isinstance(candidate, type) and issubclass(candidate, BaseModel):
-                model = candidate
-                break
-            candidates.extend(getattr(candidate, "__args__", ()))
-    return sorted(model.model_fields)
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

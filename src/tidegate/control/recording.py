@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from tidegate.control.ports import Journal
 from tidegate.domain import Decision, Observation, Receipt
 from tidegate.history import HistoryWriter
@@ -24,6 +27,9 @@ class RecordingJournal:
                 self._history.observe(observation)
             except OSError as error:
                 self._give_up(observation.time_s, error)
+
+    def judge(self, step: int, body: Mapping[str, Any]) -> None:
+        self._journal.judge(step, body)
 
     def note(self, time_s: float, event: str, text: str) -> None:
         self._journal.note(time_s, event, text)

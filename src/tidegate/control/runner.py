@@ -2,31 +2,59 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
+
 from tidegate.control.controller import Controller
-from tidegate.control.entry import Entry
+from tidegate.control.journal import Entry
 from tidegate.control.overhead import Overhead
 from tidegate.control.ports import Clock, Cluster, Journal, KnowledgeStore
+from tidegate.control.steering import Steering
 from tidegate.domain import Decision, Mode, Receipt
+from tidegate.domain.codec import to_tree
+from tidegate.domain.policy import Policy
 
-_SAVE_EVERY_STEPS = 10
+logger = logging.getLogger("tidegate")
+
+KNOWLEDGE, POLICY = "knowledge", "policy"
+MOST_FAILURES = 10
+"""Steps in a row that may fail before control gives up."""
+_LONGEST_BACK_OFF_S = 60.0
+_SAVE_EVERY_STEPS = 60
+"""Knowledge is also saved after every step that acts: a kill loses no more than a minute of watching."""
 _REPORT_EVERY_STEPS = 300
 
 
 class Runner:
-    """Observe, step, apply, journal; again every interval.
+    """Observe, decide, converge, learn, journal; again every interval.
 
-    The mode is enforced in `tick` and nowhere else: `off` watches, `recommend` decides, `apply` acts.
+    The mode is enforced in `tick` and nowhere else: `off` watches, `recommend` decides, `apply` acts. A step that fails
+    is journalled and the next one runs, later each time; only when `MOST_FAILURES` fail in a row does control end.
+    However it ends, whatever was turned is turned back.
     """
 
     def __init__(
-        self, cluster: Cluster, controller: Controller, clock: Clock, journal: Journal, store: KnowledgeStore
+        self,
+        cluster: Cluster,
+        controller: Controller,
+        clock: Clock,
+        journal: Journal,
+        store: KnowledgeStore,
+        reload: Callable[[], Policy | None] = lambda: None,
+        steering: Steering | None = None,
     ) -> None:
         self.mode = controller.policy.mode
+        self.controller = controller
         self._cluster = cluster
-        self._controller = controller
         self._clock = clock
         self._journal = journal
         self._store = store
+        self._reload = reload
+        self.steering = steering or Steering()
+        """What people ask for while control runs."""
+        self._turned = False
+        self._by_hand = False
+        self._save_policy(controller.policy)
         self.steps = 0
         self.last: Entry | None = None
         """The newest step, for those who look on."""
@@ -34,37 +62,112 @@ class Runner:
 
     def tick(self) -> Decision | None:
         """One turn of the loop; None where the mode is `off`."""
-        began_s = self._clock.now_s()
+        self._take_new_policy()
+        self._take_requests()
+        began_s = self._clock.monotonic_s()
         observation = self._cluster.observe()
-        observed_s = self._clock.now_s()
+        observed_s = self._clock.monotonic_s()
         decision: Decision | None = None
         receipt: Receipt | None = None
         if self.mode is not Mode.OFF:
-            decision = self._controller.step(observation)
-        self.overhead.add(observed_s - began_s, self._clock.now_s() - observed_s)
-        if self.mode is Mode.APPLY and decision is not None and decision.actions:
-            receipt = self._cluster.apply(decision)
-            self._controller.learn(receipt)
+            decision = self.controller.step(observation)
+        self.overhead.add(observed_s - began_s, self._clock.monotonic_s() - observed_s)
+        if decision is not None and (self.mode is Mode.APPLY or self._approved(decision)):
+            self._turned = True
+            receipt = self._cluster.converge(self.controller.knowledge.targets.after(decision.actions))
+            self.controller.learn(decision, receipt)
+        elif decision is not None and self._by_hand:  # what was applied by hand may still be under way
+            self._cluster.converge(self.controller.knowledge.targets)
         self._journal.record(observation, decision, receipt)
+        for judgement in decision.judged if decision is not None else ():
+            self._journal.judge(judgement.step, to_tree(judgement))
         self.last = Entry(observation.time_s, observation, decision, receipt)
         self.steps += 1
         if self.steps % _REPORT_EVERY_STEPS == 0:
             if self.overhead.observing_s:  # simulated time stands still meanwhile
                 self._journal.note(observation.time_s, "measuring-overhead", str(self.overhead))
-            self.overhead = Overhead(self._controller.policy.interval_s)
+            self.overhead = Overhead(self.controller.policy.interval_s)
         if decision is not None and (decision.actions or self.steps % _SAVE_EVERY_STEPS == 0):
-            self._store.save(self._controller.knowledge)
+            self._save()
         return decision
 
     def run(self, until_s: float | None = None) -> None:
-        """Tick until the clock says stop, or until `until_s`. A late tick delays the next; none are made up for."""
-        interval_s = self._controller.policy.interval_s
-        due_s = self._clock.now_s()
+        """Tick until the clock says stop, or until `until_s`.
+
+        If a tick overruns, the next one starts late. Missed ticks are not replayed.
+        """
+        failures, due_s = 0, self._clock.monotonic_s()
         try:
-            while until_s is None or due_s < until_s:
-                if not self._clock.sleep_until(due_s):
-                    break
-                self.tick()
-                due_s = max(due_s + interval_s, self._clock.now_s())
+            while self._clock.sleep_until(due_s) and (until_s is None or self._clock.now_s() < until_s):
+                interval_s = self.controller.policy.interval_s
+                try:
+                    self.tick()
+                    failures = 0
+                except Exception as error:
+                    failures += 1
+                    interval_s = min(interval_s * 2.0**failures, _LONGEST_BACK_OFF_S)
+                    self._report(error, failures, interval_s)
+                    if failures >= MOST_FAILURES:
+                        raise
+                due_s = max(due_s + interval_s, self._clock.monotonic_s())
         finally:
-            self._store.save(self._controller.knowledge)
+            self._end()
+
+    def _take_new_policy(self) -> None:
+        found = self._reload()
+        if found is None:
+            return
+        policy, fixed = found.live_from(self.controller.policy)
+        self._take_policy(policy)
+        self.steering.forget()
+        text = f"mode {policy.mode}"
+        text += f"; {', '.join(fixed)} cannot change while control runs: start it again for that" if fixed else ""
+        self._journal.note(self._clock.now_s(), "policy-reloaded", text)
+
+    def _take_policy(self, policy: Policy) -> None:
+        self.controller.take_policy(policy)
+        self.mode = policy.mode
+        self._by_hand = False
+        self._save_policy(policy)
+
+    def _take_requests(self) -> None:
+        """What people asked for since the last tick, each with a note of who did."""
+        for request in self.steering.requests():
+            policy, text = self.steering.applied(request, self.controller.policy)
+            if policy != self.controller.policy:
+                self._take_policy(policy)
+            self._journal.note(self._clock.now_s(), f"steered-{request.act}", f"{text}, asked by {request.who}")
+
+    def _approved(self, decision: Decision) -> bool:
+        """Did somebody ask for what is recommended now? A recommendation that has changed is not applied."""
+        request = self.steering.approval()
+        if request is None:
+            return False
+        stands = self.mode is Mode.RECOMMEND and decision.actions == request.actions
+        self._by_hand = self._by_hand or stands
+        actions = ", ".join(map(str, request.actions))
+        text = f"applied: {actions}" if stands else f"not applied, because it is not recommended any more: {actions}"
+        self._journal.note(self._clock.now_s(), "steered-apply", f"{text}, asked by {request.who}")
+        return stands
+
+    def _save_policy(self, policy: Policy) -> None:
+        """For those who read the journal: objectives, bounds and prices."""
+        self._store.save_blob(POLICY, policy.model_dump_json().encode())
+
+    def _report(self, error: Exception, failures: int, pause_s: float) -> None:
+        text = f"{type(error).__name__}: {next(iter(str(error).strip().splitlines()), '')}"
+        after = "control ends" if failures >= MOST_FAILURES else f"next step in {pause_s:g} s"
+        logger.warning("a control step failed (%d in a row): %s; %s", failures, text, after, exc_info=failures == 1)
+        self._journal.note(self._clock.now_s(), "step-failed", f"{text} ({failures} in a row); {after}")
+
+    def _save(self) -> None:
+        self._store.save_blob(KNOWLEDGE, self.controller.knowledge.to_bytes())
+
+    def _end(self) -> None:
+        """Turn everything back, and keep what was learned; neither may keep the other from happening."""
+        try:
+            if self._turned:
+                self._cluster.release()
+                self.controller.forget_targets()
+        finally:
+            self._save()

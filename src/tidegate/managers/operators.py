@@ -46,6 +46,24 @@ class OperatorState:
     """Replicas' worth of work, so that the mean stays right when their number changes."""
 
 
+def rescued(wish: Wish, view: OperatorView, limits: OperatorLimits, settings: OperatorSettings) -> tuple[Wish, bool]:
+    """The wish, or where the objective is at stake and load is the cause, as many replicas as the load wants; urgent?
+
+    >>> limits = OperatorLimits(1, 8, objective_s=2.0, full_rate_rows_per_s=800.0)
+    >>> view = OperatorView(2, 400.0, 1.0, response_s=9.0)
+    >>> rescued(Wish(1, 1.0, "busy", 1), view, limits, OperatorSettings())[0].change
+    3
+    """
+    if view.response_s <= limits.objective_s:
+        return wish, False
+    needed = min(math.ceil(limits.demand(view) / settings.rescue_load), limits.most)
+    missing = min(needed - view.replicas, settings.rescue_step)
+    if missing < max(1, wish.change):
+        return wish, wish.change > 0
+    text = f"response {view.response_s:.1f} s above {limits.objective_s:.1f} s"
+    return Wish(missing, max(wish.score, 1.0) + missing, text, missing), True
+
+
 class OperatorManager:
     """Monitor: its view. Analyse: the policy. Plan: wish or rescue. Execute: ask the centre, or act alone in bounds."""
 
@@ -114,15 +132,7 @@ class OperatorManager:
 
         The load is what arrives, so a rescue need not wait for an earlier change to settle.
         """
-        wish = self.policy.propose(view)
-        if view.response_s <= self.limits.objective_s:
-            return wish, False
-        needed = min(math.ceil(self.limits.demand(view) / self._settings.rescue_load), self.limits.most)
-        missing = min(needed - view.replicas, self._settings.rescue_step)
-        if missing < max(1, wish.change):
-            return wish, wish.change > 0
-        text = f"response {view.response_s:.1f} s above {self.limits.objective_s:.1f} s"
-        return Wish(missing, max(wish.score, 1.0) + missing, text, missing), True
+        return rescued(self.policy.propose(view), view, self.limits, self._settings)
 
     def _ask(self, view: OperatorView, wish: Wish, urgent: bool, now_s: float) -> ScaleRequest:
         state = self.state

@@ -32,10 +32,10 @@ class TokenBucket:
     time_s: float | None = None
 
     def left(self, rule: TokenRule, now_s: float) -> float:
-        """Fill up to `now_s`; a clock that went back fills nothing."""
+        """Fill up to `now_s`; a clock that went back fills nothing, and is counted from where it is."""
         if self.time_s is not None and now_s > self.time_s:
             self.tokens = min(rule.size, self.tokens + (now_s - self.time_s) / rule.refill_s)
-        self.time_s = now_s if self.time_s is None else max(self.time_s, now_s)
+        self.time_s = now_s
         return self.tokens
 
     def take(self, rule: TokenRule, now_s: float) -> bool:

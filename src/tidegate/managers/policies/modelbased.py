@@ -39,7 +39,8 @@ class LearnedModel:
             "counts": self.counts.tolist(),
             "late": self.late.tolist(),
             "seen": self.seen.tolist(),
-            "values": self.values.tolist(),
+            # What is not allowed costs infinitely much, which not everything that stores plain values can write.
+            "values": np.where(np.isfinite(self.values), self.values, 0.0).tolist(),
             "watched": self.watched,
         }
 
@@ -50,6 +51,8 @@ class LearnedModel:
         replicas, levels, _ = process.shape
         if model.values.shape != process.shape or model.late.shape != (replicas, levels):
             raise InvalidInput(f"a model of shape {model.values.shape}; these limits need {process.shape}: train again")
+        model.values[process.limits.least, :, 0] = np.inf
+        model.values[process.limits.most, :, 2] = np.inf
         return model
 
 

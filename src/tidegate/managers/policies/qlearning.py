@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy.sparse import coo_array
 
 from tidegate.domain.errors import InvalidInput
 from tidegate.managers.policies.decision_process import ACTIONS, STAY, DecisionProcess, Floats
@@ -43,6 +42,8 @@ class Experience:
         count = np.bincount(entry, minlength=self.values.size)
         known = count >= enough_tries
         shape = (self.values.size, self.values.size // len(ACTIONS))
+        from scipy.sparse import coo_array
+
         ahead = coo_array((discount / count[entry], (entry, state_next)), shape=shape).tocsr()
         mean_cost = np.bincount(entry, cost, minlength=self.values.size) / np.maximum(count, 1)
         values = np.where(known, 0.0, np.inf)

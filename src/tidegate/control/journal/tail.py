@@ -1,0 +1,49 @@
+"""The newest steps, each written at once as a small row: the difference from the step before it.
+
+The difference is left to deflate, with the text of the step before as its dictionary: what repeats costs a few
+bytes. A stretch of rows begins with one that stands alone.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+_WINDOW = 32_768  # deflate looks back no further
+
+
+def packed(text: bytes, base: bytes | None) -> bytes:
+    """
+    >>> step = b'{"rows": 1000, "busy_s": 1.25, "text": "nothing to do"}'
+    >>> len(packed(step, base=step)) < 15
+    True
+    """
+    coder = zlib.compressobj(6, zlib.DEFLATED, -15, zdict=base[-_WINDOW:]) if base else zlib.compressobj(6, wbits=-15)
+    return coder.compress(text) + coder.flush()
+
+
+def unpacked(data: bytes, base: bytes | None) -> bytes:
+    """
+    >>> unpacked(packed(b"abcabcabd", b"abcabcabc"), b"abcabcabc")
+    b'abcabcabd'
+    """
+    coder = zlib.decompressobj(-15, zdict=base[-_WINDOW:]) if base else zlib.decompressobj(-15)
+    return coder.decompress(data) + coder.flush()
+
+
+def text_of(tree: Any) -> bytes:
+    return json.dumps(tree, separators=(",", ":")).encode()
+
+
+def trees_of(rows: Iterable[tuple[int, int | None, bytes]]) -> Iterator[tuple[int, Any]]:
+    """Rows `(id, id of the row that it differs from, body)` in rising order, as plain values.
+
+    Two writers may have taken turns, so that a row's base is not always the row before it.
+    """
+    texts: dict[int, bytes] = {}
+    for number, base, body in rows:
+        text = unpacked(body, None if base is None else texts.pop(base))
+        texts[number] = text
+        yield number, json.loads(text)

@@ -1,0 +1,186 @@
+"""Bounds the batches of sources that take a limit: one long batch would hide a growing backlog, and delay every change.
+
+A query that falls behind pulls ever larger batches, and all rows of a batch wait for its end. A bound of a part of the
+objective, and of what makes up for a batch's fixed cost, keeps them short enough to react to. It is never so tight that
+it turns rows away which the pool could take: small batches say little about the cost of large ones, so whatever was
+done in time is allowed again, and twice as much where it was done quickly. A query whose cost is not known starts with
+a small bound, which grows with every batch that was done quickly (as TCP's slow start does), so that also the first
+batch after an outage is bounded. The gate opens where throttling would do harm: when rows are dropped behind the
+watermark because of it, and before the source deletes rows that wait.
+
+Where classes share the slots, it is they who limit (`plan/classes`). Rows that a limit leaves in the source keep
+ageing, and the model counts that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import ceil, inf
+
+import numpy as np
+
+from tidegate.domain import ApplicationSample, BatchSample, Proposal, Reason, SetAdmission
+from tidegate.evaluate.evaluation import ApplicationEvaluation, Evaluation
+from tidegate.model.microbatch import rows_in
+from tidegate.plan.demand import room_for, warm_slots
+from tidegate.plan.planner import Plan, Proposer
+
+FIRST_ROWS = 10_000
+"""What a query that is not known yet may take at once."""
+_BATCH_SHARE = 0.4
+"""Of the objective: what a batch may take; the rest is for waiting."""
+_AMORTISED = 10.0
+"""Times the fixed time of a batch: longer ones gain next to nothing, and rows wait for the end of them in vain."""
+_LEAST_S = 2.0
+"""Batches are never made shorter than this."""
+_BAND = 0.2
+"""A limit is moved only when it is off by more."""
+_FASTER = 4
+"""A limit that is not known to be right grows this much with every batch that was done in time."""
+_TWICE = 2
+_BINDS = 0.8
+"""A batch that takes this share of its limit was bounded by it."""
+_PROVEN_S = 120.0
+"""How long a batch that was done in time counts as proof that as many rows can be."""
+_MORE_DROPS = 0.001
+"""Share of rows dropped beyond what is usual without a limit that counts as harm."""
+_HARM_S = 600.0
+"""How long the gate stays open after throttling has done harm."""
+_RETENTION_SHARE = 0.5
+"""The oldest waiting row may reach this share of the source's retention before the gate opens."""
+
+
+@dataclass(slots=True)
+class AdmissionMemory:
+    """What batches have proven, and what throttling has done to event time."""
+
+    proven: dict[str, tuple[float, int]] = field(default_factory=dict)
+    """When, and how many rows, of a batch that was done in time; twice as many where it took less than half of it."""
+    usual_drops: dict[str, float] = field(default_factory=dict)
+    """Share of rows dropped behind the watermark where no limit binds; a running mean over batches that drop some."""
+    harmed_s: dict[str, float] = field(default_factory=dict)
+    """When rows were last dropped because of a limit."""
+
+
+class Admission(Proposer):
+    """Keeps the batches of gated sources short."""
+
+    name = "admission"
+
+    def __init__(self, memory: AdmissionMemory | None = None) -> None:
+        self.memory: AdmissionMemory = memory or AdmissionMemory()
+
+    def watch(self, evaluation: Evaluation) -> None:
+        """Follow what batches are done in time, and the rows that are dropped behind the watermark."""
+        for place, sample in enumerate(evaluation.samples):
+            limit = sample.admission_rows
+            for batch in sample.batches:
+                if limit is not None and _TWICE * batch.rows >= _BINDS * limit and evaluation.usable[place]:
+                    self._watch_time(evaluation.of(place), batch, evaluation)
+                if batch.dropped_rows and batch.rows:
+                    self._watch_drops(sample, batch, evaluation.time_s)
+
+    def _watch_time(self, seen: ApplicationEvaluation, batch: BatchSample, evaluation: Evaluation) -> None:
+        now_s, batch_s = evaluation.time_s, _planned_s(seen, evaluation)
+        rows = batch.rows * (_TWICE if batch.duration_s <= batch_s / _TWICE else 1)
+        known_s, known = self.memory.proven.get(seen.name, (-inf, 0))
+        if batch.duration_s > (1 + _BAND) * batch_s:
+            if batch.rows <= known:  # its rows have become dearer, or its slots fewer
+                self.memory.proven.pop(seen.name, None)
+        elif rows >= known or now_s - known_s > _PROVEN_S:
+            self.memory.proven[seen.name] = now_s, rows
+
+    def propose(self, evaluation: Evaluation) -> Plan:
+        if not evaluation.pool.slots:
+            return Plan()
+        turnable = evaluation.status.gated & evaluation.status.running & evaluation.planned
+        if len(evaluation.policy.classes) > 1:  # what is known is left to the classes
+            turnable &= ~evaluation.usable | (evaluation.limits == FIRST_ROWS)
+        found = (self._proposal(place, evaluation) for place in np.flatnonzero(turnable).tolist())
+        return Plan(tuple(proposal for proposal in found if proposal is not None))
+
+    def _proposal(self, place: int, evaluation: Evaluation) -> Proposal | None:
+        seen = evaluation.of(place)
+        harm = self._harm(seen.sample, evaluation.time_s)
+        if harm is not None:
+            unlimited = seen.sample.admission_rows is None
+            return None if unlimited else Proposal(SetAdmission(seen.name, None), Reason("open-gate", harm))
+        if not evaluation.usable[place]:
+            return _slow_start(seen)
+        if len(evaluation.policy.classes) > 1:
+            return Proposal(SetAdmission(seen.name, None), Reason("known", f"{seen.name}: its cost is known by now"))
+        proven_s, proven = self.memory.proven.get(seen.name, (-inf, 0))
+        return _bound(seen, evaluation, proven if evaluation.time_s - proven_s <= _PROVEN_S else 0)
+
+    def _watch_drops(self, sample: ApplicationSample, batch: BatchSample, now_s: float) -> None:
+        share, memory, limit = (batch.dropped_rows or 0) / batch.rows, self.memory, sample.admission_rows
+        usual = memory.usual_drops.get(sample.name, 0.0)
+        if limit is None or batch.rows < _BINDS * limit:
+            memory.usual_drops[sample.name] = usual + 0.2 * (share - usual)
+        elif share > 2 * usual + _MORE_DROPS:
+            memory.harmed_s[sample.name] = now_s
+
+    def _harm(self, sample: ApplicationSample, now_s: float) -> str | None:
+        """Why a limit would do harm now; None where it would not."""
+        harmed_s = self.memory.harmed_s.get(sample.name)
+        if harmed_s is not None and now_s - harmed_s < _HARM_S:
+            return f"{sample.name}: rows were dropped behind the watermark while batches were bounded; no limit"
+        arrival = sample.arrival
+        if arrival is not None and arrival.oldest_s is not None and arrival.retention_s is not None:
+            age_s = now_s - arrival.oldest_s
+            if age_s > _RETENTION_SHARE * arrival.retention_s:
+                text = (
+                    f"the oldest row waits for {age_s:.0f} s, and the source keeps rows for {arrival.retention_s:.0f} s"
+                )
+                return f"{sample.name}: {text}; no limit"
+        return None
+
+
+def _bound(seen: ApplicationEvaluation, evaluation: Evaluation, proven: int) -> Proposal | None:
+    """As many rows as the slots finish in a part of the objective, but no fewer than they have finished in it."""
+    workload, sample = seen.workload, seen.sample
+    assert workload is not None
+    batch_s, usable = _planned_s(seen, evaluation), _usable_slots(seen, evaluation)
+    limit = rows_in(batch_s, usable, workload.cost)
+    if limit is None:
+        return None
+    limit = max(limit, proven, ceil(workload.expected_rows_per_s * max(sample.interval_s, workload.cost.overhead_s)), 1)
+    now = sample.admission_rows
+    if now is not None and abs(limit - now) <= _BAND * now:
+        return None
+    text = f"{seen.name}: {usable} slots finish {limit} rows in {batch_s:.1f} s, so a batch takes no more"
+    return Proposal(SetAdmission(seen.name, limit), Reason("bound-batch", text))
+
+
+def _planned_s(seen: ApplicationEvaluation, evaluation: Evaluation) -> float:
+    """How long a batch of a known query may take: long enough to make up for what it costs whatever its size."""
+    assert seen.workload is not None
+    cost = seen.workload.cost
+    return _batch_s(seen, _AMORTISED * (cost.overhead_s + cost.batch_s / _usable_slots(seen, evaluation)))
+
+
+def _usable_slots(seen: ApplicationEvaluation, evaluation: Evaluation) -> int:
+    assert seen.workload is not None
+    slots = warm_slots(evaluation.pool, evaluation.time_s)
+    slots = min(slots, seen.workload.parallelism or slots)
+    return max(1, round(slots * room_for(seen.place, evaluation, slots)))
+
+
+def _slow_start(seen: ApplicationEvaluation) -> Proposal | None:
+    """A small bound until the cost of a row is known: larger after every batch that was done in time."""
+    sample, limit, batch_s = seen.sample, seen.sample.admission_rows, _batch_s(seen)
+    batch = next((batch for batch in reversed(sample.batches) if batch.rows), None)
+    if limit is None:
+        rows = max(FIRST_ROWS, _FASTER * batch.rows if batch is not None else 0)
+        text = f"{seen.name}: what a row costs is not known yet, so a batch takes no more than {rows} rows"
+        return Proposal(SetAdmission(seen.name, rows), Reason("slow-start", text))
+    if batch is None or batch.rows < _BINDS * limit or batch.duration_s > batch_s:
+        return None
+    rows = _FASTER * limit
+    text = f"{seen.name}: {batch.rows} rows were done in {batch.duration_s:.1f} s, so a batch may take {rows}"
+    return Proposal(SetAdmission(seen.name, rows), Reason("slow-start", text))
+
+
+def _batch_s(seen: ApplicationEvaluation, most_s: float = inf) -> float:
+    """How long a batch may take."""
+    return max(seen.sample.interval_s, min(_BATCH_SHARE * seen.objective.latency_s, max(most_s, _LEAST_S)))

@@ -1,0 +1,172 @@
+"""One decision out of many ideas: proposers propose, the arbiter picks the set that goes together.
+
+Every proposer watches one knob. The arbiter asks them in the order of what their knob costs (admission and shares turn
+at once, state moves within a batch, executors take seconds, restarts pause the job) and settles what they disagree
+about. Only this step's part of a plan is carried out: the next step plans again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from tidegate import extensions
+from tidegate.domain import (
+    Action,
+    AddHost,
+    Decision,
+    MoveApplication,
+    MoveState,
+    Proposal,
+    Reason,
+    Receipt,
+    RemoveHost,
+    ScaleExecutors,
+    SetAdmission,
+    SetBatchInterval,
+    SetParallelism,
+    SetShare,
+)
+from tidegate.domain.codec import from_tree
+from tidegate.domain.errors import InvalidInput
+from tidegate.evaluate.evaluation import Evaluation
+from tidegate.plan.admission import Admission
+from tidegate.plan.classes import Classes
+from tidegate.plan.interval import BatchInterval
+from tidegate.plan.operators import Operators
+from tidegate.plan.patience import what_cannot_wait
+from tidegate.plan.planner import Plan, Proposer
+from tidegate.plan.pool import USUAL_CHANGES, PoolMemory, PoolSize
+from tidegate.plan.restarts import hold_dear_restarts
+from tidegate.plan.state import StateMoves
+
+BUILT_IN: tuple[type[Proposer], ...] = (Admission, Classes, PoolSize, BatchInterval, Operators, StateMoves)
+"""In the order of what their knobs cost; state moves come last, because they follow what the others decide."""
+
+
+class Arbiter:
+    """Asks all proposers, and settles what they disagree about."""
+
+    def __init__(self, parts: dict[str, Any], proposers: Sequence[Proposer] | None = None) -> None:
+        """`parts` holds the proposers' memories by name: those saved earlier are taken up, and new ones are put in."""
+        self.proposers = tuple(proposers) if proposers is not None else _all_proposers()
+        for proposer in self.proposers:
+            if proposer.memory is None:
+                continue
+            saved = parts.get(proposer.name)
+            if isinstance(saved, dict):
+                proposer.memory = from_tree(type(proposer.memory), saved)
+            parts[proposer.name] = proposer.memory
+        operators = next((proposer for proposer in self.proposers if isinstance(proposer, Operators)), None)
+        for proposer in self.proposers:
+            if isinstance(proposer, StateMoves) and operators is not None:
+                proposer.tables = lambda: operators.memory.tables
+
+    def watch(self, evaluation: Evaluation) -> None:
+        for proposer in self.proposers:
+            proposer.watch(evaluation)
+
+    def plan(self, evaluation: Evaluation) -> Plan:
+        plans = [proposer.propose(evaluation) for proposer in self.proposers]
+        proposals, settled = _settle([proposal for plan in plans for proposal in plan.proposals])
+        proposals, too_dear = hold_dear_restarts(proposals, evaluation)
+        predictions = tuple(prediction for plan in plans for prediction in plan.predictions)
+        proposals, put_off = self._put_off(
+            proposals, evaluation, {prediction.application for prediction in predictions}
+        )
+        needed: dict[str, float] = {}
+        for plan in plans:
+            needed |= plan.needed_slots
+        return Plan(
+            proposals=proposals,
+            reasons=tuple(reason for plan in plans for reason in plan.reasons) + settled + too_dear + put_off,
+            needed_slots=needed,
+            predictions=predictions,
+            rolled_out=sum(plan.rolled_out for plan in plans),
+            moved=tuple(judgement for plan in plans for judgement in plan.moved),
+        )
+
+    def learn(self, decision: Decision, receipt: Receipt) -> None:
+        for proposer in self.proposers:
+            proposer.learn(decision, receipt)
+
+    def _put_off(
+        self, proposals: tuple[Proposal, ...], evaluation: Evaluation, names: set[str]
+    ) -> tuple[tuple[Proposal, ...], tuple[Reason, ...]]:
+        """Queueing is cheaper than executors: what of a growth can wait is left for later."""
+        kept: list[Proposal] = []
+        reasons: list[Reason] = []
+        least = evaluation.executor_bounds[0]
+        pool = next((one.memory for one in self.proposers if isinstance(one, PoolSize)), PoolMemory())
+        calm = len(pool.changed) < USUAL_CHANGES
+        for proposal in proposals:
+            action = proposal.action
+            if not isinstance(action, ScaleExecutors) or not max(evaluation.pool.requested, least) < action.target:
+                kept.append(proposal)
+                continue
+            now, reason = what_cannot_wait(proposal, evaluation, names, pool.startup_s, in_parts=calm)
+            kept += [now] if now is not None else []
+            reasons += [reason] if reason is not proposal.reason else []
+        return tuple(kept), tuple(reasons)
+
+
+def proposers_named(names: Collection[str]) -> tuple[Proposer, ...]:
+    """The proposers with these names, in the order in which they are asked.
+
+    >>> [proposer.name for proposer in proposers_named({"pool", "classes"})]
+    ['classes', 'pool']
+    """
+    known = _all_proposers()
+    if unknown := sorted(set(names) - {proposer.name for proposer in known}):
+        there = ", ".join(proposer.name for proposer in known)
+        raise InvalidInput(f"no proposer is named {unknown[0]}; there are {there}")
+    return tuple(proposer for proposer in known if proposer.name in names)
+
+
+def _all_proposers() -> tuple[Proposer, ...]:
+    installed = (extensions.make("proposers", name) for name in extensions.names("proposers"))
+    return (*(kind() for kind in BUILT_IN), *installed)
+
+
+def _settle(proposals: list[Proposal]) -> tuple[tuple[Proposal, ...], tuple[Reason, ...]]:
+    """One proposal per knob: of two pool sizes the larger, of two limits the tighter, of two others the first."""
+    kept: dict[tuple[object, ...], Proposal] = {}
+    reasons: list[Reason] = []
+    for proposal in proposals:
+        knob = knob_of(proposal.action)
+        rival = kept.get(knob)
+        if rival is None or rival.action == proposal.action:
+            kept.setdefault(knob, proposal)
+            continue
+        winner, loser = (proposal, rival) if _goes_before(proposal.action, rival.action) else (rival, proposal)
+        kept[knob] = winner
+        reasons.append(Reason("outweighed", f"{loser.action} gives way to {winner.action}: {winner.reason}"))
+    return tuple(kept.values()), tuple(reasons)
+
+
+def knob_of(action: Action) -> tuple[object, ...]:
+    """What an action turns: of two actions on one knob only one can be done."""
+    match action:
+        case ScaleExecutors():
+            return ("executors",)
+        case SetAdmission(application=name) | SetBatchInterval(application=name):
+            return (action.kind, name)
+        case SetParallelism(application=name, operator=operator):
+            return (action.kind, name, operator)
+        case SetShare(group=group):
+            return (action.kind, group)
+        case MoveState(application=name, partition=partition):
+            return (action.kind, name, partition)
+        case MoveApplication(application=name):
+            return (action.kind, name)
+        case AddHost(host=host) | RemoveHost(host=host):
+            return ("host", host)
+
+
+def _goes_before(action: Action, rival: Action) -> bool:
+    if isinstance(action, ScaleExecutors) and isinstance(rival, ScaleExecutors):
+        return action.target > rival.target
+    if isinstance(action, SetAdmission) and isinstance(rival, SetAdmission):
+        limits = [float("inf") if one.rows_per_trigger is None else one.rows_per_trigger for one in (action, rival)]
+        return limits[0] < limits[1]
+    return False

@@ -1,0 +1,150 @@
+"""One step of model-predictive control for a host, from local information only (Q-Flink, section IV-G).
+
+    measure backlogs → forecast κ steps → the rate each needs to follow its reference trajectory → if the sum is more
+    than the host has, optimise → apply the first step only → again, one interval later
+
+Everything is in arrays over the applications of the host, so that thousands cost a millisecond.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidegate.domain.qos import QosClass
+from tidegate.model.fluid import longest_waits, needed_rates, uneven_rates
+from tidegate.model.queueing import QUEUEING_DOMINATES
+from tidegate.plan.classes.allocation import share_by_level
+from tidegate.plan.settings import PredictiveSettings
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_LEAST_SHARE = 0.01
+"""Of the host, divided by weight, whatever is expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Classes:
+    """Service classes as arrays, in the order of their index."""
+
+    latency_s: Floats
+    tail: Floats
+    """ln 1/(1−p): how many mean waits the p-th percentile of an exponential wait is."""
+    weight: Floats
+    floor: Floats
+    level: Ints
+    """0 for the heaviest class; classes of one weight are on one level."""
+
+    @classmethod
+    def of(cls, rules: Sequence[QosClass]) -> Classes:
+        """
+        >>> Classes.of([QosClass(weight=1), QosClass(weight=6), QosClass(weight=1)]).level.tolist()
+        [1, 0, 1]
+        """
+        weight = np.array([rule.weight for rule in rules])
+        return cls(
+            latency_s=np.array([rule.latency_s for rule in rules]),
+            tail=-np.log(1 - np.array([rule.percentile for rule in rules])),
+            weight=weight,
+            floor=np.array([rule.floor for rule in rules]),
+            level=np.unique(-weight, return_inverse=True)[1].astype(np.int64),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a host knows of its applications at the start of an interval."""
+
+    backlog_rows: Floats
+    expected_rows_per_s: Floats
+    """Applications × steps ahead."""
+    rows_per_s: Floats
+    """What each was served in the last interval."""
+    row_s: Floats
+    """CPU-seconds a row costs."""
+    group: Ints | slice
+    """Index of its class; a slice of all where every application is a class of its own."""
+    margin_rows_per_s: Floats
+    """By how much forecasts like this one have been too low."""
+    most_cpus: Floats
+    """What each can use at most: more CPUs than it has tasks are of no use."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What the step gives to each application for the next interval."""
+
+    needed_cpus: Floats
+    cpus: Floats
+    """Granted: never more than needed, and all of it where the host suffices."""
+    shares: Floats
+    """CPU weights, adding up to 1: what each may claim, times its importance where it is served in full."""
+    admission_rows: Floats
+    """Rows an application may take in the interval; infinite where nothing has to be held back."""
+    wait_s: Floats
+    """The longest wait that the horizon holds for it with this grant."""
+    short: bool
+    alone: bool
+    """Queues make no part of any response: nothing is bounded."""
+
+
+def step(
+    load: Load, classes: Classes, rule: PredictiveSettings, cpus: float, interval_s: float, demand_cap: float = 1.0
+) -> Grant:
+    """Share `cpus` for one interval; `demand_cap` (anti-saturation) lowers what may be asked of the host in total.
+
+    >>> classes = Classes.of([QosClass(latency_s=0.3, weight=6), QosClass(latency_s=0.8, weight=1)])
+    >>> load = Load(np.array([0.0, 900.0]), np.array([[100.0] * 5, [300.0] * 5]), np.array([100.0, 200.0]),
+    ...             row_s=np.array([0.004, 0.004]), group=np.array([0, 1]), margin_rows_per_s=np.zeros(2),
+    ...             most_cpus=np.full(2, np.inf))
+    >>> grant = step(load, classes, PredictiveSettings(), cpus=1.0, interval_s=1.0)
+    >>> grant.short, grant.cpus.round(2).tolist(), grant.admission_rows.round().tolist()
+    (True, [0.4, 0.5], [inf, 125.0])
+    """
+    aim_s = rule.set_point * classes.latency_s
+    # A way back that takes longer than the delay tolerated would be late all along.
+    back_s = np.minimum(rule.reference_s, classes.latency_s)
+    rates = needed_rates(
+        load.backlog_rows, load.expected_rows_per_s, load.rows_per_s, load.group, aim_s, back_s, interval_s
+    )
+    needed = np.minimum(load.row_s * rates, load.most_cpus)
+    room = cpus * rule.utilisation * demand_cap
+    # A floor is of what arrives: a share of the need would grow with the backlog that it leaves behind.
+    floors = np.minimum(classes.floor[load.group] * load.expected_rows_per_s[:, 0] * load.row_s, needed)
+    short = float(needed.sum()) > room
+    granted, entitled = needed, needed
+    if short:
+        levels = int(classes.level.max()) + 1
+        granted, entitled = share_by_level(needed, floors, classes.level[load.group], levels, room)
+    held = granted < needed
+    # Those who are served in full go first, and may claim more than their mean, for uneven arrivals and for what the
+    # forecast misses. It is no part of the sum: what is not claimed goes to whoever waits.
+    surge = load.expected_rows_per_s[:, 0] + load.margin_rows_per_s
+    claim = np.maximum(entitled, uneven_rates(surge, load.group, aim_s, classes.tail) * load.row_s)
+    shares = np.where(held, entitled, claim * classes.weight[load.group] / classes.weight.min())
+    served = granted / load.row_s
+    # Where there is enough, what nobody needs is given away as well.
+    spare = 1.0 if short else room / max(float(needed.sum()), 1e-12)
+    wait_s = longest_waits(load.backlog_rows, load.expected_rows_per_s, spare * served, interval_s)
+    alone = not short and not bool((wait_s >= QUEUEING_DOMINATES * load.row_s).any())
+    return Grant(
+        needed_cpus=needed,
+        cpus=granted,
+        shares=_normal(shares, classes.weight[load.group]),
+        admission_rows=np.where(held, np.maximum(served * interval_s, 1.0), np.inf),
+        wait_s=wait_s,
+        short=short,
+        alone=alone,
+    )
+
+
+def _normal(claims: Floats, weights: Floats) -> Floats:
+    """Shares that add up to 1; who expects nothing keeps a little, for rows that nobody expected."""
+    by_weight: Floats = weights / weights.sum()
+    total = float(claims.sum())
+    by_claim = claims / total if total > 0 else by_weight
+    return _LEAST_SHARE * by_weight + (1 - _LEAST_SHARE) * by_claim

@@ -1,0 +1,225 @@
+"""Micro-batch applications as predictive control sees them: what a trigger would take, and what it may take.
+
+A batch of one period holds what arrived in it and, where nothing limits it, all that waited before. Everything is in
+columns over the applications that are understood, so that thousands cost a millisecond.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import isfinite
+
+import numpy as np
+
+from tidegate.domain.cost import Cost
+from tidegate.evaluate.evaluation import Evaluation
+from tidegate.evaluate.expected import ALL_AT_ONCE
+from tidegate.evaluate.table import Flags, Floats, Ints
+from tidegate.model.queueing import bulk_response
+from tidegate.plan.classes.control import Classes, Load
+from tidegate.plan.settings import PredictiveSettings
+
+_LEAST_BUDGET = 0.1
+"""Share of an objective that is planned with even where the trigger's interval leaves less of it."""
+_REPORT_LAG_S = 2.0
+
+
+@dataclass(frozen=True)
+class Members:
+    """The applications that take part in a step, as columns."""
+
+    evaluation: Evaluation
+    places: Ints
+    """In the columns of the evaluation."""
+    expected_rows_per_s: Floats
+    """Applications × κ steps of `step_s`: the forecast where it is trusted, else the recent trend."""
+    margin_rows_per_s: Floats
+    """By how much the forecast's upper edge lies above it."""
+    rows_per_s: Floats
+    """The most that is expected of the next few control steps, and no less than what arrives now."""
+    backlog_rows: Floats
+    """Beyond what always waits for its trigger or is in a batch."""
+    period_s: Floats
+    row_s: Floats
+    """Slot-seconds of a row, with its part of the batch's fixed cost."""
+    step_s: float
+    """The longest period: what one step plans for."""
+    at: Ints | slice
+    """The places again; a slice where they are all, which makes every column a view instead of a copy."""
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    @cached_property
+    def group(self) -> Ints:
+        """Index of its class in `groups`."""
+        return self.evaluation.promises.group[self.at]
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        return self.evaluation.promises.groups
+
+    @cached_property
+    def weight(self) -> Floats:
+        return self.evaluation.promises.weight[self.at]
+
+    @property
+    def level(self) -> Ints:
+        """0 for the heaviest."""
+        return self.evaluation.promises.level[self.at]
+
+    @cached_property
+    def floor(self) -> Floats:
+        return self.evaluation.promises.floor[self.at]
+
+    @cached_property
+    def gated(self) -> Flags:
+        """A limit takes effect with its next trigger."""
+        return self.evaluation.status.gated[self.at]
+
+    @cached_property
+    def limit(self) -> Floats:
+        """Rows per trigger in force; infinite where there is no limit."""
+        return self.evaluation.limits[self.at]
+
+    @cached_property
+    def wanted_rows(self) -> Floats:
+        """All that a trigger without a limit would take."""
+        return np.asarray(self.backlog_rows + self.rows_per_s * self.period_s)
+
+    @cached_property
+    def wanted_slots(self) -> Floats:
+        """What they would keep busy; more slots than it has tasks are of no use to an application."""
+        return np.asarray(np.minimum(self.wanted_rows * self.row_s / self.period_s, self.tasks))
+
+    @cached_property
+    def tasks(self) -> Floats:
+        """Tasks of its busiest operator; infinite while they are not known."""
+        tasks = self.evaluation.loads.parallelism[self.at]
+        return np.where(np.isnan(tasks), np.inf, tasks)
+
+    @cached_property
+    def surge_slots(self) -> Floats:
+        """Slots that arrivals at the forecast's upper edge would keep busy."""
+        return np.asarray((self.rows_per_s + self.margin_rows_per_s) * self.row_s)
+
+    @cached_property
+    def held(self) -> Flags:
+        """Whether its limit leaves rows behind; one beyond all that there is does not."""
+        return np.asarray(self.limit < self.wanted_rows)
+
+    @cached_property
+    def late(self) -> Flags:
+        latency_s = self.evaluation.promises.latency_s[self.at]
+        return np.asarray(np.nan_to_num(self.evaluation.loads.p99_s[self.at]) > latency_s)
+
+    @cached_property
+    def budget_s(self) -> Floats:
+        """What the objective leaves for a backlog: a row waits up to a period for its batch, and then for the batch."""
+        latency_s = self.evaluation.promises.latency_s[self.at]
+        spent_s = self.period_s + self.evaluation.loads.overhead_s[self.at]
+        return np.asarray(np.maximum(latency_s - spent_s, _LEAST_BUDGET * latency_s))
+
+    def name(self, at: int) -> str:
+        return self.evaluation.samples[int(self.places[at])].name
+
+    def title(self, at: int) -> str:
+        """Its name and its class."""
+        return f"{self.name(at)} ({self.groups[int(self.group[at])]})"
+
+
+def members_of(evaluation: Evaluation, settings: PredictiveSettings) -> Members:
+    """Those that are understood; their backlogs as they are seen now."""
+    loads, interval_s = evaluation.loads, evaluation.policy.interval_s
+    places = np.flatnonzero(evaluation.usable)
+    at: Ints | slice = slice(None) if len(places) == len(evaluation.samples) else places
+    overhead_s = loads.overhead_s[at]
+    period_s = np.maximum(np.maximum(evaluation.status.interval_s[at], overhead_s), interval_s)
+    step_s = float(period_s.max(initial=interval_s))
+    expected, margin = _expect(evaluation, places, at, settings.horizon, step_s)
+    ahead = max(1, round(settings.horizon * interval_s / step_s))
+    # A forecast may make room for more, but nobody is held below what is arriving now on the word of a forecast.
+    rate = np.maximum(expected[:, :ahead].max(axis=1, initial=0.0), loads.expected[at])
+    # Rows wait for their trigger, then in a batch, then for its report: only what is beyond that is a backlog.
+    usual_s = period_s + np.minimum(loads.last_batch_s[at], period_s) + _REPORT_LAG_S
+    # A rate that has just risen has not filled them yet, and one that will fall leaves more behind than it brings.
+    usual = np.minimum(loads.expected[at], expected[:, 0]) * usual_s
+    behind = np.maximum(0.0, loads.pending[at] - usual)
+    rows = np.maximum(rate * period_s, 1.0)
+    row_s = np.maximum(loads.row_s[at] + loads.batch_s[at] / rows, 1e-9)
+    return Members(evaluation, places, expected, margin, rate, behind, period_s, row_s, step_s, at)
+
+
+def _expect(evaluation: Evaluation, places: Ints, at: Ints | slice, steps: int, step_s: float) -> tuple[Floats, Floats]:
+    """Rates over the horizon, and the margin above them.
+
+    With many applications, the forecasts of whole classes say by how much the recent trend of their members changes:
+    what applications do by themselves cancels out over a class, what they share does not.
+    """
+    trend = evaluation.loads.expected[at]
+    # Step after step contiguous: whoever looks ahead goes through the steps, each over all applications.
+    path, margin = np.tile(trend, (steps, 1)).T, np.zeros(len(places))
+    if len(evaluation.samples) <= ALL_AT_ONCE:
+        found = evaluation.expected.ahead(places, steps, step_s)
+        path[found.trusted] = found.mean[found.trusted]
+        spread = np.maximum(found.upper - found.mean, 0.0)[:, 0]
+        return path, np.where(found.trusted, spread, margin)
+    classes = evaluation.expected.classes_ahead(steps, step_s)
+    if classes is None or not classes.trusted.any():
+        return path, margin
+    group, count = evaluation.promises.group[at], len(evaluation.promises.groups)
+    now = np.bincount(group, trend, count)[: len(classes.trusted)]
+    known = classes.trusted & (now > 0)
+    change, spread = np.ones((count, steps)), np.zeros(count)
+    change[: len(known)][known] = classes.mean[known] / now[known, None]
+    spread[: len(known)][known] = (np.maximum(classes.upper - classes.mean, 0.0)[known, 0]) / now[known]
+    return (path.T * change.T[:, group]).T, trend * spread[group]
+
+
+def load_of(members: Members) -> Load:
+    """The applications as the step wants them: κ steps ahead, with the forecast's upper edge as the margin."""
+    return Load(
+        backlog_rows=members.backlog_rows,
+        expected_rows_per_s=members.expected_rows_per_s,
+        rows_per_s=members.evaluation.loads.arrival[members.at],
+        row_s=members.row_s,
+        group=slice(None),
+        margin_rows_per_s=members.margin_rows_per_s,
+        most_cpus=members.tasks,
+    )
+
+
+def classes_of(members: Members) -> Classes:
+    """Every application is a class of its own here: what its objective leaves for a backlog depends on its trigger."""
+    percentile = members.evaluation.promises.percentile[members.at]
+    return Classes(
+        latency_s=members.budget_s,
+        tail=-np.log(1 - percentile),
+        weight=members.weight,
+        floor=members.floor,
+        level=members.level,
+    )
+
+
+def rows_limits(members: Members, granted: Floats) -> Floats:
+    """Rows that the grant does in one trigger; infinite where that is all there are."""
+    full = granted >= members.wanted_slots * (1 - 1e-9)
+    least = np.maximum(np.ceil(members.floor * members.rows_per_s * members.period_s), 1.0)
+    rows = np.maximum(np.floor(granted * members.period_s / members.row_s), least)
+    return np.where(full | ~members.gated, np.inf, rows)
+
+
+def response_text(members: Members, at: int, slots_of: float) -> str:
+    """What a row can expect with this many slots, in words."""
+    loads, place = members.evaluation.loads, int(members.places[at])
+    cost = Cost(float(loads.batch_s[place]), float(loads.row_s[place]), float(loads.overhead_s[place]))
+    response = bulk_response(
+        float(members.rows_per_s[at]),
+        cost,
+        max(slots_of, 1e-6),
+        float(members.period_s[at]),
+        float(members.backlog_rows[at]),
+    )
+    expected_s = response.quantile_s(float(members.evaluation.promises.percentile[place]))
+    return f"response ≈ {expected_s:.0f} s" if isfinite(expected_s) else "its backlog grows"

@@ -1,0 +1,77 @@
+"""What the classes proposer remembers of backlogs and slots."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import exp
+
+import numpy as np
+
+from tidegate.evaluate.evaluation import Evaluation
+from tidegate.evaluate.table import Floats
+from tidegate.plan.classes.member import Members
+
+_BUSY_PERIODS, _LEAST_PERIOD_S = 4.0, 5.0
+"""How far back the use of the slots is looked at: in triggers, none of them taken for shorter than this."""
+_LEAST_BACKLOG = 0.5
+"""Rows: less than this is none."""
+
+
+@dataclass(slots=True)
+class Spent:
+    """Slot-seconds of the batches that one step saw committed."""
+
+    time_s: float
+    busy_s: float
+    unknown_s: dict[str, float]
+    """Of these, the part of each application that was not understood then."""
+
+
+@dataclass(slots=True)
+class ClassesMemory:
+    """What the proposer remembers, in plain values."""
+
+    backlogs: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """`(time_s, rows)` of those that are behind, falling slowly: what is pending swings with every trigger."""
+    spent: list[Spent] = field(default_factory=list)
+    shares: dict[str, float] = field(default_factory=dict)
+    """Shares in force, as far as the world has said so."""
+    trim: float = 1.0
+    proven: bool = False
+    """Too little for all was not only expected but seen."""
+
+
+def remember(memory: ClassesMemory, evaluation: Evaluation) -> None:
+    """Slot-seconds of the batches that were committed."""
+    busy_s = evaluation.busy_s
+    unknown = np.flatnonzero(evaluation.planned & ~evaluation.usable & (busy_s > 0)).tolist()
+    strangers = {evaluation.samples[place].name: float(busy_s[place]) for place in unknown}
+    memory.spent.append(Spent(evaluation.time_s, float(busy_s[evaluation.planned].sum()), strangers))
+    longest_s = float(evaluation.status.interval_s.max(initial=1.0))
+    since_s = evaluation.time_s - _BUSY_PERIODS * max(longest_s, _LEAST_PERIOD_S)
+    memory.spent = [entry for entry in memory.spent if entry.time_s >= since_s]
+
+
+def busy_slots(memory: ClassesMemory, evaluation: Evaluation, period_s: float) -> tuple[float, float]:
+    """Slots that were kept busy over the last few triggers, by all applications and by those not yet understood."""
+    window_s = _BUSY_PERIODS * max(period_s, _LEAST_PERIOD_S)
+    inside = [entry for entry in memory.spent if entry.time_s > evaluation.time_s - window_s]
+    unknown = np.flatnonzero(evaluation.planned & ~evaluation.usable).tolist()
+    names = [evaluation.samples[place].name for place in unknown]
+    unknown_s = sum(entry.unknown_s.get(name, 0.0) for name in names for entry in inside)
+    return sum(entry.busy_s for entry in inside) / window_s, unknown_s / window_s
+
+
+def smooth_backlogs(memory: ClassesMemory, members: Members) -> Floats:
+    """A backlog is believed at once when it grows, and over a period when it shrinks."""
+    now_s, behind = members.evaluation.time_s, members.backlog_rows.copy()
+    places = members.evaluation.places
+    at_place = {place: at for at, place in enumerate(members.places.tolist())} if memory.backlogs else {}
+    for name, (before_s, before) in memory.backlogs.items():
+        at = at_place.get(places.get(name, -1))
+        if at is not None and before > behind[at]:
+            fade = exp(-max(0.0, now_s - before_s) / float(members.period_s[at]))
+            behind[at] += (before - behind[at]) * fade
+    kept = np.flatnonzero(behind >= _LEAST_BACKLOG)
+    memory.backlogs = {members.name(at): (now_s, float(behind[at])) for at in kept.tolist()}
+    return behind

@@ -1,0 +1,186 @@
+"""The classes proposer: shares the slots of one pool among service classes, by admission limits and pool weights.
+
+Micro-batch queries are served in bulk: what can be steered is how much work a trigger lets in. So the
+step plans over one trigger interval, and its grants become rows per trigger:
+
+1. every class is granted what brings it to its set-point, the heavier first, nobody below its floor;
+2. capacity that is left goes to rows that wait, the heavier class first, until the slots are full: nothing stays idle
+   while anybody waits;
+3. an application whose grant covers all its rows is held back no further than the slots reach: where a heavier class
+   shares them, a trigger of a lighter one may take what is spare, so that the first batch of a burst, which nobody has
+   seen yet, does not fill the slots for longer than a trigger; the others are limited to their grant.
+
+A trim corrects what the model does not know (waves, the driver's own work): slots that stay idle while rows are held
+back raise it, a class that is late although it is served in full lowers it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from tidegate.domain import Decision, Outcome, Proposal, Reason, Receipt, SetShare
+from tidegate.evaluate.evaluation import Evaluation
+from tidegate.evaluate.table import Floats
+from tidegate.plan.classes.allocation import share_by_level
+from tidegate.plan.classes.control import Grant, step
+from tidegate.plan.classes.limits import bound_bursts, hold_back, standing_bounds, to_hold_back
+from tidegate.plan.classes.member import Members, classes_of, load_of, members_of, rows_limits
+from tidegate.plan.classes.memory import ClassesMemory, busy_slots, remember, smooth_backlogs
+from tidegate.plan.classes.shares import class_shares
+from tidegate.plan.demand import warm_slots
+from tidegate.plan.planner import Plan, Proposer
+from tidegate.plan.settings import PredictiveSettings
+
+_IDLE = 0.97
+"""Of the slots that may be filled: below it they count as idle."""
+_TRIM_STEP, _TRIM_RANGE = 0.01, (0.7, 1.3)
+_LEAST_ROOM = 0.1
+"""Of the slots: what is planned with even where applications that are not understood take all of them."""
+_UNPROVEN = "hold-unproven"
+_PROVEN_BUSY = 0.8
+"""Of the slots: when they are used so much, what is expected beyond is believed."""
+_PROVEN_WAITING = 0.5
+"""Of what the slots do in a trigger: work that waits in excess of the usual."""
+_MOST_JOURNALLED = 64
+"""Applications whose needs are told one by one."""
+
+
+class Classes(Proposer):
+    """Admission and shares by class, one step at a time, for the slots that the pool has."""
+
+    name = "classes"
+
+    def __init__(self, memory: ClassesMemory | None = None, settings: PredictiveSettings | None = None) -> None:
+        self.memory: ClassesMemory = memory or ClassesMemory()
+        self.settings = settings or PredictiveSettings()
+        self._plan = Plan()
+
+    def watch(self, evaluation: Evaluation) -> None:
+        """Follow backlogs and slots; what each class should have now is worked out from that alone."""
+        self._plan = self._work_out(evaluation) if len(evaluation.policy.classes) > 1 else Plan()
+
+    def propose(self, evaluation: Evaluation) -> Plan:
+        return self._plan
+
+    def learn(self, decision: Decision, receipt: Receipt) -> None:
+        """Remember the shares that are in force."""
+        failed = {answer.action for answer in receipt.actions if answer.outcome in {Outcome.REFUSED, Outcome.FAILED}}
+        for action in decision.actions:
+            if isinstance(action, SetShare) and action not in failed:
+                self.memory.shares[action.group] = action.share
+
+    def _work_out(self, evaluation: Evaluation) -> Plan:
+        """Grant every application its part of the next trigger interval."""
+        settings, memory, pool = self.settings, self.memory, evaluation.pool
+        remember(memory, evaluation)
+        members = members_of(evaluation, settings)
+        if not len(members) or not pool.slots:
+            return Plan()
+        slots = warm_slots(
+            pool, evaluation.time_s
+        )  # what a lighter class sends to a cold executor, everybody waits for
+        members = replace(members, backlog_rows=smooth_backlogs(memory, members))
+        saturation, period_s = evaluation.saturation, members.step_s
+        # What is not understood yet runs all the same: the slots that it takes are not there to be given away.
+        busy, taken = busy_slots(memory, evaluation, period_s)
+        room = max(slots - taken, _LEAST_ROOM * slots)
+        grant = step(load_of(members), classes_of(members), settings, room, period_s, saturation.cap)
+        self._correct(members, busy / pool.slots)
+        granted = _fill(members, grant, room * settings.fill * memory.trim * saturation.cap)
+        limits = rows_limits(members, granted)
+        account = _account(members, grant, granted, slots)
+        account += f", {taken:.2f} of them with applications not yet understood" if taken else ""
+        verdict = self._verdict(members, bool(np.isfinite(limits).any()), busy / pool.slots, slots * period_s)
+        proposals = self._admissions(members, granted, limits, slots, may_hold=verdict != _UNPROVEN)
+        proposals += self._shares(members, granted, limits, slots)
+        reasons = [Reason(verdict, account)]
+        reasons += [saturation.reason] if saturation.reason else []
+        reasons += [
+            Reason(
+                "violations",
+                f"{each.name}: {each.window_share:.1%} of the last window's rows exceeded {each.latency_s:g} s",
+            )
+            for each in evaluation.classes
+            if each.window_share > each.bound
+        ]
+        told = len(members) if len(members) <= _MOST_JOURNALLED else 0
+        needed = {members.name(at): float(grant.needed_cpus[at]) for at in range(told)}
+        return Plan(tuple(proposals), tuple(reasons), needed)
+
+    def _admissions(
+        self, members: Members, granted: Floats, limits: Floats, slots: int, may_hold: bool
+    ) -> list[Proposal]:
+        """What is asked of the sources."""
+        bounds = standing_bounds(members, granted, slots)
+        free = np.isinf(limits)
+        asked = to_hold_back(members, limits, self.settings) & ~(free & np.isfinite(bounds))
+        if not may_hold:
+            asked &= free  # what the others have now stays
+        held_back = hold_back(members, limits, granted, np.flatnonzero(asked).tolist(), slots)
+        return held_back + bound_bursts(members, bounds, free)
+
+    def _verdict(self, members: Members, short: bool, busy: float, slot_s: float) -> str:
+        """Do all rows fit, do they not, or is it too early to tell?
+
+        Costs that were learned from small batches say little about large ones. Until slots are seen to be short, busy
+        or with work that waits for them, nobody is held back; the bounds that stand keep a true burst from doing harm.
+        """
+        waiting_s = float((members.backlog_rows * members.row_s).sum())
+        seen = busy >= _PROVEN_BUSY or waiting_s >= _PROVEN_WAITING * slot_s
+        self.memory.proven = short and (self.memory.proven or seen)
+        if not short:
+            return "hold-fits"
+        return "short" if self.memory.proven else _UNPROVEN
+
+    def _correct(self, members: Members, busy: float) -> None:
+        """Trim the capacity that is given away by what came of the last grants."""
+        memory, held = self.memory, members.held
+        if not held.any():
+            memory.trim += (1.0 - memory.trim) * _TRIM_STEP
+            return
+        heaviest_held = members.weight[held].max()
+        # Whoever wants all its tasks, or is late while slots idle, is not late because of those who are held back.
+        harmed = members.late & ~held & (members.weight > heaviest_held) & (members.wanted_slots < members.tasks)
+        if bool(harmed.any()) and busy >= _PROVEN_BUSY:
+            memory.trim -= _TRIM_STEP
+        elif busy < _IDLE * min(self.settings.fill, 1.0):
+            memory.trim += _TRIM_STEP
+        memory.trim = min(max(memory.trim, _TRIM_RANGE[0]), _TRIM_RANGE[1])
+
+    def _shares(self, members: Members, granted: Floats, limits: Floats, slots: int) -> list[Proposal]:
+        """Shares of classes, where they differ enough from those in force."""
+        proposals = []
+        for group, share in class_shares(members, granted, limits, slots).items():
+            before = self.memory.shares.get(group)
+            if before is not None and abs(share - before) <= self.settings.change * max(before, 0.1):
+                continue
+            text = f"{group} holds {share:.0%} of {slots} slots while all classes have work"
+            proposals.append(Proposal(SetShare(group, share), Reason("share-by-class", text)))
+        return proposals
+
+
+def _fill(members: Members, grant: Grant, room: float) -> Floats:
+    """Grants, and beyond them the slots that would stay idle, to rows that wait."""
+    wanted = members.wanted_slots
+    # Nobody can hold back a source without a gate.
+    granted = np.where(members.gated, np.minimum(grant.cpus, wanted), wanted)
+    spare, levels = max(room - float(granted.sum()), 0.0), int(members.level.max(initial=0)) + 1
+    return granted + share_by_level(wanted - granted, np.zeros(len(members)), members.level, levels, spare)[0]
+
+
+def _account(members: Members, grant: Grant, granted: Floats, slots: int) -> str:
+    """By class: what it needs, what waits, and what it is given; the heaviest first."""
+    group, count = members.group, len(members.groups)
+    needs, gets, waits = (
+        np.bincount(group, column, count) for column in (grant.needed_cpus, granted, members.backlog_rows)
+    )
+    weight = np.zeros(count)
+    weight[group] = members.weight
+    parts = [
+        f"{members.groups[number]} needs {needs[number]:.2f}, {waits[number]:.0f} rows behind → {gets[number]:.2f}"
+        for number in np.argsort(-weight, kind="stable").tolist()
+        if weight[number] > 0
+    ]
+    return "; ".join(parts) + f" of {slots} slots"

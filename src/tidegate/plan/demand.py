@@ -1,0 +1,131 @@
+"""An application as the model needs it, made from its evaluation; and the slots that it keeps busy."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tidegate.domain import ExecutorPool, RunningBatch
+from tidegate.evaluate.evaluation import ApplicationEvaluation, Evaluation
+from tidegate.evaluate.expected import ArrivalPath
+from tidegate.evaluate.table import Floats
+from tidegate.model.rollout import Query
+from tidegate.model.sharing import room
+
+_BAND = 0.25
+"""How far arrivals may be off where nothing forecasts them."""
+_LEAST_BAND, _MOST_BAND = 0.1, 0.5
+"""Where a forecast is not trusted: how far they may be off, by the forecast's own interval."""
+_AGE_GROUPS = 4
+_COLD_S = 10.0
+"""Executors younger than this would sit on their share of a batch: cold JVM, cold Python workers."""
+_CV_SERVICE = 0.15
+
+
+def query_of(seen: ApplicationEvaluation, now_s: float) -> Query:
+    """The state of its queue now: what waits and how old it is, the batch under way, its costs."""
+    workload, sample = seen.workload, seen.sample
+    assert workload is not None
+    rate = max(workload.arrival_rows_per_s, 1e-9)
+    pending = workload.pending_rows
+    groups = _AGE_GROUPS if pending >= 1 else 0
+    arrival, running = sample.arrival, sample.running_batch
+    oldest_s = pending / rate
+    if arrival is not None and arrival.oldest_s is not None:
+        oldest_s = max(0.0, now_s - arrival.oldest_s)
+    left_s = rows = 0.0
+    if running is not None and running.rows and running.busy_s is not None:
+        left_s, rows = _left_s(running, now_s), min(pending, float(running.rows))
+    elif sample.in_batch and pending >= 1:
+        expected_s, running_s = workload.batch_s, max(0.0, now_s - (sample.last_progress_s or now_s))
+        # A batch that takes longer than usual is expected to take half as long again.
+        left_s = max(expected_s - running_s, running_s / 2 if running_s > 2 * expected_s else 0.0, 0.1)
+        rows = min(pending, rate * max(sample.interval_s, expected_s))
+    busy = [max(profile.busy_s, 0.0) for profile in seen.detail.profiles]
+    measured = sum(busy) > 0
+    return Query(
+        batch_s=workload.cost.batch_s,
+        row_s=workload.cost.row_s,
+        overhead_s=workload.cost.overhead_s,
+        interval_s=sample.interval_s,
+        objective_s=seen.objective.latency_s,
+        percentile=seen.objective.percentile,
+        batch_left_s=left_s,
+        batch_rows=rows,
+        tasks=tuple(profile.parallelism for profile in seen.detail.profiles) if measured else (),
+        work_share=tuple(busy) if measured else (),
+        in_waves=seen.detail.in_waves,
+        residual=seen.detail.residual,
+        cv_service=_CV_SERVICE,
+        # The newest rows arrived just now; older ones came at the usual rate.
+        waiting_ages_s=np.linspace(oldest_s, 0.0, groups + 1) if groups else np.zeros(0),
+        waiting_rows=np.full(groups, pending / max(groups, 1)),
+    )
+
+
+def _left_s(batch: RunningBatch, now_s: float) -> float:
+    """How long a batch will still take if it goes on as it did: by its tasks, each as long as those that are done."""
+    spent_s, running_s = (batch.busy_s or 0.0) + (batch.held_s or 0.0), max(0.0, now_s - batch.started_s)
+    if not batch.tasks_done or spent_s <= 0:
+        return max(0.1, running_s / 2)
+    waiting = max(0, batch.tasks_left - (batch.tasks_running or 0))
+    return max(0.1, running_s * waiting * (batch.busy_s or 0.0) / batch.tasks_done / spent_s)
+
+
+def path_of(seen: ApplicationEvaluation, steps: int, step_s: float, lead_s: float) -> Floats:
+    """Arrivals to expect: lower edge, mean and upper edge, in rows per second at each step.
+
+    The edges count in full until new executors could be there, and fade out after that: what turns out to come later
+    can still be bought for later, so it need not be insured against now.
+    """
+    workload = seen.workload
+    assert workload is not None
+    path = seen.path
+    if path is None or not path.trusted:
+        # The recent trend with a wide band: a forecast that has not earned trust follows every burst to the skies.
+        expected, band = workload.expected_rows_per_s, _BAND
+        if path is not None:
+            spread = float(path.upper[0] - path.mean[0]) / max(expected, 1e-9)
+            band = min(max(spread, _LEAST_BAND), _MOST_BAND)
+        edges = (min(workload.arrival_rows_per_s, (1 - band) * expected), expected, (1 + band) * expected)
+        lower, mean, upper = np.repeat(np.array(edges)[:, None], steps, axis=1)
+    else:
+        lower, mean, upper = (_stretch(part, path, steps, step_s) for part in (path.lower, path.mean, path.upper))
+    at_s = (np.arange(steps) + 0.5) * step_s
+    counts = np.clip(2.0 - at_s / max(lead_s, step_s), 0.0, 1.0)
+    paths = np.stack([mean + counts * (lower - mean), mean, mean + counts * (upper - mean)])
+    return np.asarray(np.maximum(paths, 0.0))
+
+
+def _stretch(values: Floats, path: ArrivalPath, steps: int, step_s: float) -> Floats:
+    at_s = (np.arange(steps) + 0.5) * step_s
+    known_s = (np.arange(len(values)) + 0.5) * path.step_s
+    return np.asarray(np.interp(at_s, known_s, values))
+
+
+def busy_slots(seen: ApplicationEvaluation, rows_per_s: float | None = None) -> float:
+    """Slots that its rows and batches keep busy on the average, at this rate or at the one that is expected."""
+    workload = seen.workload
+    assert workload is not None
+    rate = workload.expected_rows_per_s if rows_per_s is None else rows_per_s
+    period_s = max(seen.sample.interval_s, workload.cost.overhead_s, 0.5)
+    return rate * workload.cost.row_s + workload.cost.batch_s / period_s
+
+
+def warm_slots(pool: ExecutorPool, now_s: float) -> int:
+    """Slots of executors that have been there for a while; those of one executor where none has.
+
+    >>> from tidegate.domain import ExecutorSample
+    >>> warm, cold = (ExecutorSample(name, "here", 2, 0, since_s) for name, since_s in (("0", 0.0), ("1", 95.0)))
+    >>> warm_slots(ExecutorPool((warm, cold), requested=2, slots_per_executor=2), now_s=100.0)
+    2
+    """
+    return sum(each.slots for each in pool.executors if each.since_s <= now_s - _COLD_S) or pool.slots_per_executor
+
+
+def room_for(place: int, evaluation: Evaluation, slots: float) -> float:
+    """The share of the slots that it can count on: what the others do not keep busy, and no less than its fair part.
+
+    Lighter classes stand back: only applications that weigh at least as much are in its way.
+    """
+    own = float(evaluation.busy_slots[place])
+    return room(own, evaluation.busy_beside(place), evaluation.all_busy_slots, slots)

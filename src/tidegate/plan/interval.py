@@ -1,0 +1,202 @@
+"""The batch interval: longer where every batch's fixed cost takes slots that others need, shorter where latency counts.
+
+A batch costs `a` slot-seconds and `o` seconds of the driver whatever its size, so with batches I apart `a/I` slots and
+`o/I` of the driver go into nothing but batches (`model/microbatch.py`). A longer interval saves that, and rows wait
+longer for their batch. Half and twice the interval are rolled out along the forecast, and taken
+
+- twice: if it saves half an executor, or eases a driver that is nearly busy, and rows keep to half of their objective;
+- half: if the objective is in danger and batches would still fit, or a QoS graph says that faster is worth it.
+
+A trigger that the user chose is not changed for less. Through a gate the interval only grows: batches cannot come more
+often than the query's own trigger.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from math import ceil
+
+import numpy as np
+
+from tidegate.domain import Decision, Outcome, Prediction, Proposal, Reason, Receipt, SetBatchInterval
+from tidegate.evaluate.evaluation import ApplicationEvaluation, Evaluation
+from tidegate.model.rollout import Candidate, rollout
+from tidegate.plan.demand import path_of, query_of, room_for
+from tidegate.plan.planner import Plan, Proposer
+
+_LOOK_EVERY_S = 30.0
+_SETTLES_S = 120.0
+"""An interval is not changed again before this has passed."""
+_MOST_APPLICATIONS = 64
+"""With more applications nobody's trigger decides about the pool."""
+_STEP_S, _HORIZON_S = 2.0, 60.0
+_LEAST_S = 0.5
+_SLACK = 0.5
+"""Of the objective: what the slowest rows may take with a longer interval."""
+_DANGER = 0.8
+"""Of the objective: the slowest rows come close to it."""
+_HELPS = 0.85
+"""Of the latency: what a shorter interval has to bring it down to."""
+_DRIVER_BUSY = 0.8
+_EXECUTOR = 0.5
+"""Of an executor's slots: what a longer interval has to save."""
+_WORTH = 0.05
+"""Utility that a shorter interval has to add."""
+
+
+@dataclass(slots=True)
+class IntervalMemory:
+    """Intervals that were asked for, and when; triggers as they were first seen."""
+
+    asked: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """`(time_s, interval_s)` by application."""
+    triggers_s: dict[str, float] = field(default_factory=dict)
+    looked_s: float = -1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An interval, and what it leads to."""
+
+    interval_s: float
+    p99_s: float
+    late_share: float
+    batch_slots: float
+    """Slots that the fixed cost of batches keeps busy."""
+    driver_busy: float
+    utility: float | None
+
+
+class BatchInterval(Proposer):
+    """Doubles or halves the interval of one application at a time, where that is worth a change."""
+
+    name = "interval"
+
+    def __init__(self, memory: IntervalMemory | None = None) -> None:
+        self.memory: IntervalMemory = memory or IntervalMemory()
+        self._found: tuple[Proposal, Prediction] | None = None
+
+    def watch(self, evaluation: Evaluation) -> None:
+        """Look at the intervals now and then; the result depends on what was seen alone."""
+        memory, now_s = self.memory, evaluation.time_s
+        self._found = None
+        if now_s - memory.looked_s < _LOOK_EVERY_S or len(evaluation.samples) > _MOST_APPLICATIONS:
+            return
+        if not evaluation.pool.slots or evaluation.pool.registered < evaluation.pool.requested:
+            return
+        memory.looked_s = now_s
+        memory.asked = {name: known for name, known in memory.asked.items() if name in evaluation.places}
+        for seen in evaluation.applications:
+            trigger_s = memory.triggers_s.setdefault(seen.name, seen.sample.interval_s)
+            changed_s = memory.asked.get(seen.name, (-1e9, 0.0))[0]
+            steerable = seen.sample.gated or seen.sample.restartable
+            if self._found or not seen.usable or not steerable or seen.sample.rebalancing or trigger_s <= 0:
+                continue
+            if now_s - changed_s >= _SETTLES_S:
+                self._found = self._look(seen, evaluation, trigger_s)
+
+    def propose(self, evaluation: Evaluation) -> Plan:
+        if self._found is None:
+            return Plan()
+        proposal, prediction = self._found
+        return Plan((proposal,), predictions=(prediction,))
+
+    def learn(self, decision: Decision, receipt: Receipt) -> None:
+        """What was refused counts as tried: it is not asked for again at once."""
+        outcomes = {answer.action: answer.outcome for answer in receipt.actions}
+        for action in decision.actions:
+            if isinstance(action, SetBatchInterval):
+                refused = outcomes.get(action) in {Outcome.REFUSED, Outcome.FAILED}
+                before_s = self.memory.asked.get(action.application, (0.0, 0.0))[1]
+                self.memory.asked[action.application] = decision.time_s, before_s if refused else action.interval_s
+
+    def _look(
+        self, seen: ApplicationEvaluation, evaluation: Evaluation, trigger_s: float
+    ) -> tuple[Proposal, Prediction] | None:
+        now_s = max(seen.sample.interval_s, self.memory.asked.get(seen.name, (0.0, 0.0))[1])
+        least_s = trigger_s if seen.sample.gated else min(_LEAST_S, trigger_s)
+        intervals = [now_s, 2 * now_s, *([now_s / 2] if now_s / 2 >= least_s else [])]
+        now, longer, *shorter = _options(seen, evaluation, intervals)
+        chosen = _saves(seen, evaluation, now, longer) or next(
+            (found for option in shorter if (found := _speeds_up(seen, now, option)) is not None), None
+        )
+        if chosen is None:
+            return None
+        option, reason = chosen
+        prediction = Prediction(
+            application=seen.name,
+            due_s=evaluation.time_s + _HORIZON_S,
+            p99_s=round(option.p99_s, 3),
+            late_share=round(option.late_share, 5),
+            executors=evaluation.pool.requested,
+        )
+        return Proposal(SetBatchInterval(seen.name, option.interval_s), reason), prediction
+
+
+def _options(seen: ApplicationEvaluation, evaluation: Evaluation, intervals: list[float]) -> list[Option]:
+    """Every interval in the long run: nothing waits, and arrivals are at the upper edge of their forecast."""
+    assert seen.workload is not None
+    steps, slots = ceil(_HORIZON_S / _STEP_S), float(evaluation.pool.slots)
+    query = replace(
+        query_of(seen, evaluation.time_s),
+        waiting_ages_s=np.zeros(0),
+        waiting_rows=np.zeros(0),
+        batch_left_s=0.0,
+        batch_rows=0.0,
+    )
+    share = room_for(seen.place, evaluation, slots)
+    candidates = [Candidate(np.full(steps, slots), interval_s=interval_s, share=share) for interval_s in intervals]
+    found = rollout(query, path_of(seen, steps, _STEP_S, _HORIZON_S)[2], candidates, _HORIZON_S, _STEP_S)
+    cost = seen.workload.cost
+    return [
+        Option(
+            interval_s=interval_s,
+            p99_s=float(found.p99_s[at, 0]),
+            late_share=float(found.late_share[at, 0]),
+            batch_slots=cost.batch_s / max(interval_s, cost.overhead_s),
+            driver_busy=float(found.driver_busy[at, 0]),
+            utility=_utility(seen, evaluation, float(found.p50_s[at, 0]), float(found.p99_s[at, 0])),
+        )
+        for at, interval_s in enumerate(intervals)
+    ]
+
+
+def _utility(seen: ApplicationEvaluation, evaluation: Evaluation, p50_s: float, p99_s: float) -> float | None:
+    """Mean utility of the graphs over the latency of rows; None where the policy has none."""
+    rule = evaluation.policy.applications.get(seen.name)
+    latencies = {"latency_p50_s": p50_s, "latency_p99_s": p99_s}
+    graphs = [graph for graph in (rule.qos_graphs if rule else ()) if graph.operator is None]
+    values = [graph.utility(latencies[graph.metric]) for graph in graphs if graph.metric in latencies]
+    return sum(values) / len(values) if values else None
+
+
+def _saves(
+    seen: ApplicationEvaluation, evaluation: Evaluation, now: Option, longer: Option
+) -> tuple[Option, Reason] | None:
+    """A longer interval, where the objective has room for it and it saves enough."""
+    saved = now.batch_slots - longer.batch_slots
+    enough = saved >= _EXECUTOR * evaluation.pool.slots_per_executor
+    eases = now.driver_busy > _DRIVER_BUSY and longer.driver_busy < now.driver_busy
+    worse = now.utility is not None and longer.utility is not None and longer.utility < now.utility - _WORTH
+    if worse or not (enough or eases) or longer.p99_s > _SLACK * seen.objective.latency_s:
+        return None
+    what = f"{saved:.1f} slots" if enough else f"{now.driver_busy - longer.driver_busy:.0%} of the driver"
+    text = (
+        f"{seen.name}: batches every {longer.interval_s:g} s instead of {now.interval_s:g} s save {what}; "
+        f"99 % of the rows would take up to {longer.p99_s:.1f} s, {seen.objective.latency_s:g} s are allowed"
+    )
+    return longer, Reason("longer-interval", text)
+
+
+def _speeds_up(seen: ApplicationEvaluation, now: Option, shorter: Option) -> tuple[Option, Reason] | None:
+    """A shorter interval, where the objective is in danger or faster is worth something."""
+    in_danger = now.p99_s > _DANGER * seen.objective.latency_s and shorter.p99_s < _HELPS * now.p99_s
+    gained = (shorter.utility or 0.0) - (now.utility or 0.0)
+    if not (in_danger or gained >= _WORTH) or shorter.late_share > now.late_share:
+        return None
+    why = f"{seen.objective.latency_s:g} s are allowed" if in_danger else f"worth {gained:.2f} more by its QoS graphs"
+    text = (
+        f"{seen.name}: batches every {shorter.interval_s:g} s instead of {now.interval_s:g} s; 99 % of the rows would "
+        f"take up to {shorter.p99_s:.1f} s instead of {now.p99_s:.1f} s, {why}"
+    )
+    return shorter, Reason("shorter-interval", text)

@@ -1,0 +1,260 @@
+"""Instance scheduling (Me-Stream, section 3.4): assign along the tables, and leave alone what need not move.
+
+Storm's default deals all instances of an application that changes over all slots again, in turn. Here an instance stays
+where it is while its slot lives and is not crowded; only those that are new, or whose slot is gone, are seated:
+applications by level, each task on the emptiest slot, or beside the task that feeds it where there is a choice.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush, heapreplace
+from itertools import repeat
+from math import ceil
+
+from tidegate.domain import BatchSample, ExecutorPool
+from tidegate.plan.operators.migration import Assignment, Instance, MigrationTable, Place, migrate
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The operators of an application, in the order of the stages, with the tasks each is to have."""
+
+    application: str
+    parallelism: Mapping[str, int]
+    level: int = 0
+
+    def instances(self) -> list[Instance]:
+        return [
+            Instance(self.application, operator, task)
+            for operator, tasks in self.parallelism.items()
+            for task in range(tasks)
+        ]
+
+
+def places_of(pool: ExecutorPool) -> list[Place]:
+    """Every slot of the executors that are registered."""
+    return [
+        Place(executor.host, f"{executor.id}/{slot}") for executor in pool.executors for slot in range(executor.slots)
+    ]
+
+
+def live_assignment(application: str, batch: BatchSample, pool: ExecutorPool) -> dict[Instance, Place]:
+    """Where the tasks of a batch ran, from its task lists; an executor's slots are taken in turn."""
+    executors = {executor.id: executor for executor in pool.executors}
+    assigned = {}
+    for operator in batch.operators:
+        turn: Counter[str] = Counter()
+        for task, name in enumerate(operator.executors):
+            if (executor := executors.get(name)) is None:
+                continue
+            place = Place(executor.host, f"{name}/{turn[name] % executor.slots}")
+            assigned[Instance(application, operator.name, task)] = place
+            turn[name] += 1
+    return assigned
+
+
+def plan_migration(
+    latest: Mapping[str, BatchSample], after: Mapping[str, Mapping[str, int]], pool: ExecutorPool, time_s: float
+) -> MigrationTable:
+    """The tables for a new plan: from the latest batch of every application to the parallelisms that change."""
+    live: dict[Instance, Place] = {}
+    wanted = []
+    for name, batch in latest.items():
+        changes = after.get(name, {})
+        tasks = {stage.name: changes.get(stage.name, stage.parallelism) for stage in batch.operators}
+        wanted.append(Wanted(name, tasks, level=int(bool(changes))))
+        live |= live_assignment(name, batch, pool)
+    return migrate(live, schedule_instances(wanted, places_of(pool), live), time_s)
+
+
+def deal_in_turn(wanted: Sequence[Wanted], places: Sequence[Place]) -> dict[Instance, Place]:
+    """The default: slots interleaved over the hosts, instances dealt to them in turn."""
+    by_host: dict[str, list[Place]] = defaultdict(list)
+    for place in sorted(places):
+        by_host[place.host].append(place)
+    longest = max((len(own) for own in by_host.values()), default=0)
+    interleaved = [own[turn] for turn in range(longest) for own in by_host.values() if turn < len(own)]
+    if not interleaved:
+        return {}
+    instances = [instance for application in wanted for instance in application.instances()]
+    return {instance: interleaved[turn % len(interleaved)] for turn, instance in enumerate(instances)}
+
+
+def schedule_instances(wanted: Sequence[Wanted], places: Sequence[Place], now: Assignment) -> Schedule:
+    """Keep what can stay, free what is gone or crowded, seat the rest, the highest level first.
+
+    Stages of one application follow one another, so that each operator may use every slot; two tasks of one operator on
+    a slot would run one after the other, and are put there only where there are more tasks than slots.
+
+    >>> places = [Place("a", "0"), Place("b", "0")]
+    >>> first = schedule_instances([Wanted("t", {"split": 1})], places, {})
+    >>> again = schedule_instances([Wanted("t", {"split": 2})], places, first)
+    >>> again[Instance("t", "split", 0)] == first[Instance("t", "split", 0)], len(set(again.values()))
+    (True, 2)
+    """
+    if not places:
+        return Schedule.of({})
+    before = now if isinstance(now, Schedule) else Schedule.of(now)
+    rows, missing, ended = _rows(wanted, before)
+    assigned = _without_ended(rows) if ended else Schedule(before)
+    held = dict(Counter(assigned.values()) if ended else before.held)
+    crowded = before.crowded.intersection(rows)
+    if gone := held.keys() - places:
+        for instance in [instance for instance, place in assigned.items() if place in gone]:
+            missing |= _free(instance, rows, assigned)
+        for place in gone:
+            del held[place]
+    if crowded and len(held) < len(places):
+        for operator in crowded:
+            missing |= _thin_out(operator, rows, len(places), assigned, held)
+    if missing:
+        _seat([operator for operator in rows if operator in missing], rows, wanted, places, held, assigned)
+        crowded |= {operator for operator in missing if len(rows[operator]) > len(places)}
+    assigned.rows, assigned.held, assigned.crowded = rows, held, crowded
+    return assigned
+
+
+Operator = tuple[str, str]
+"""Application and operator."""
+Seats = list[Place | None]
+"""The slots of an operator's tasks; None where one has to be found. Schedules share them: they are never changed."""
+
+
+class Schedule(dict[Instance, Place]):
+    """An assignment that also knows the slots of every operator in a row, and the tasks that every slot holds.
+
+    Most operators keep their slots from one schedule to the next: their rows are handed on, their instances untouched.
+    """
+
+    rows: dict[Operator, Seats]
+    held: dict[Place, int]
+    crowded: set[Operator]
+    """Operators of which two tasks may share a slot."""
+
+    @classmethod
+    def of(cls, assignment: Assignment) -> Schedule:
+        """The same assignment, with its rows."""
+        schedule = cls(assignment)
+        schedule.rows, schedule.held = {}, dict(Counter(assignment.values()))
+        for (application, operator, task), place in assignment.items():
+            row = schedule.rows.setdefault((application, operator), [])
+            row.extend([None] * (task + 1 - len(row)))
+            row[task] = place
+        schedule.crowded = {operator for operator, row in schedule.rows.items() if len(set(row)) < len(row)}
+        return schedule
+
+
+def _rows(wanted: Sequence[Wanted], before: Schedule) -> tuple[dict[Operator, Seats], set[Operator], bool]:
+    """Operators with the slots of their tasks, the highest level first; those that miss some; and has a task ended?"""
+    known, found, cut = before.rows, 0, False
+    rows: dict[Operator, Seats] = {}
+    missing = set()
+    for application in sorted(wanted, key=_falling_level):
+        name = application.application
+        for operator, count in application.parallelism.items():
+            key = name, operator
+            seats = known.get(key)
+            if seats is None:
+                seats = [None] * count
+            else:
+                found += 1
+                if len(seats) != count:
+                    cut = cut or len(seats) > count
+                    seats = seats[:count] + [None] * (count - len(seats))
+            if None in seats:
+                missing.add(key)
+            rows[key] = seats
+    return rows, missing, cut or found < len(known)
+
+
+def _falling_level(wanted: Wanted) -> int:
+    return -wanted.level
+
+
+def _without_ended(rows: Mapping[Operator, Seats]) -> Schedule:
+    return Schedule(
+        (Instance(*operator, task), place)
+        for operator, seats in rows.items()
+        for task, place in enumerate(seats)
+        if place is not None
+    )
+
+
+def _free(instance: Instance, rows: dict[Operator, Seats], assigned: Schedule) -> set[Operator]:
+    """Take its slot from a task; returns its operator."""
+    application, name, task = instance
+    seats = rows[application, name] = list(rows[application, name])
+    seats[task] = None
+    del assigned[instance]
+    return {(application, name)}
+
+
+def _thin_out(
+    operator: Operator, rows: dict[Operator, Seats], slots: int, assigned: Schedule, held: dict[Place, int]
+) -> set[Operator]:
+    """Where slots stand empty, tasks of one operator need not share one: the surplus gives up its seat."""
+    room = ceil(len(rows[operator]) / slots)
+    crowd: Counter[Place] = Counter()
+    freed: set[Operator] = set()
+    for task, place in enumerate(rows[operator]):
+        if place is not None:
+            crowd[place] += 1
+            if crowd[place] > room:
+                freed |= _free(Instance(*operator, task), rows, assigned)
+                held[place] -= 1
+    return freed
+
+
+def _seat(
+    missing: Sequence[Operator],
+    rows: dict[Operator, Seats],
+    wanted: Sequence[Wanted],
+    places: Sequence[Place],
+    held: dict[Place, int],
+    assigned: Schedule,
+) -> None:
+    """Seat the tasks that have no slot yet: on the emptiest slot, or beside the task that feeds them.
+
+    Of equally empty slots the first by host and port is taken. A slot is *full* for an operator when it has its even
+    part of the operator's tasks; beside the feeder is where that holds at most one task more than the emptiest.
+    """
+    ordered, count = sorted(places), len(places)
+    # A heap of numbers, tasks × slots + rank: to compare them is much cheaper than to compare places.
+    heap = [count * tasks + rank for rank, tasks in enumerate(map(held.get, ordered, repeat(0)))]
+    heapify(heap)
+    stages = {known.application: list(known.parallelism) for known in wanted}
+    held_at, new_tuple = held.get, tuple.__new__
+    for operator in missing:
+        application, name = operator
+        at = stages[application].index(name)
+        beside = rows[application, stages[application][at - 1]] if at else []
+        seats = rows[operator] = list(rows[operator])
+        room = ceil(len(seats) / count)
+        full = set(seats) if room == 1 else {place for place, tasks in Counter(seats).items() if tasks >= room}
+        for task, seated in enumerate(seats):
+            if seated is not None:
+                continue
+            passed = None
+            while True:  # to the emptiest slot that is not full
+                entry = heap[0]
+                place = ordered[entry % count]
+                now = held_at(place, 0)
+                if entry // count < now:  # taken since it was queued: it goes further back
+                    heapreplace(heap, count * now + entry % count)
+                elif place in full:
+                    passed = [*(passed or ()), heappop(heap)]
+                else:
+                    break
+            for entry in passed or ():
+                heappush(heap, entry)
+            near = beside[task] if task < len(beside) else None
+            if near is not None and near not in full and held[near] <= now + 1:
+                place, now = near, held[near]
+            held[place] = now + 1
+            # past the named constructor, which takes three times as long
+            seats[task] = assigned[new_tuple(Instance, (application, name, task))] = place
+            if room == 1 or seats.count(place) >= room:
+                full.add(place)

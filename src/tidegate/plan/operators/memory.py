@@ -1,0 +1,164 @@
+"""What operator elasticity remembers: latency lines, what was tried and what came of it, pauses, migration tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from tidegate.domain import BatchSample, Reason, RebalanceReport
+from tidegate.evaluate.bottleneck import Links, ThresholdModel
+from tidegate.plan.operators.migration import MigrationTable
+
+_NEW_WEIGHT = 0.5  # of a measured pause against those before it
+_STATELESS_PAUSE_S = 4.0
+_STATEFUL_PAUSE_S = 12.0
+_MILLION_STATE_ROWS_S = 6.0
+_MOST_TABLES = 3
+
+
+@dataclass(slots=True)
+class Trial:
+    """A change of parallelism that was asked for, and what was promised of it."""
+
+    asked_s: float
+    before: dict[str, int]
+    after: dict[str, int]
+    rows: float
+    """Of a mean batch before the change; times scale with it."""
+    execute_s: dict[str, float]
+    """Execute latency before, by operator."""
+    predicted_s: dict[str, float]
+    busy_s: dict[str, float]
+    pause_s: float
+    stateful: bool
+    batch_s: float
+    failed_tasks: float = 0.0
+    """Attempts that failed in a mean batch before; above zero, they were why the change was asked for."""
+    reversal: bool = False
+    restarted: bool = False
+    """The application has been seen to start anew since."""
+
+
+@dataclass(slots=True)
+class Useless:
+    """More tasks did not help an operator, at this load, this cost and this many slots."""
+
+    text: str
+    rows_per_s: float
+    busy_s_per_row: list[float]
+    """Before and after the change."""
+    slots: int
+
+
+@dataclass(slots=True)
+class Reversal:
+    """Parallelisms to return to, because what was tried did harm; it is due until it is carried out."""
+
+    after: dict[str, int]
+    execute_s: dict[str, float]
+    """Execute latency before the trial, which should come back."""
+
+
+@dataclass(slots=True)
+class ApplicationMemory:
+    """One application; it ends with it."""
+
+    threshold: ThresholdModel = field(default_factory=ThresholdModel)
+    links: Links = field(default_factory=Links)
+    batches: list[BatchSample] = field(default_factory=list)
+    """Warm batches of the last interval that ran with the same parallelism."""
+    pressed_s: list[float] = field(default_factory=list)
+    """When batches were committed that came too close to the objective."""
+    seen_s: float = 0.0
+    looked_s: float | None = None
+    stuck: Reason | None = None
+    """Why nothing could be done at the last look, where something should have been."""
+    trial: Trial | None = None
+    reversal: Reversal | None = None
+    useless: dict[str, Useless] = field(default_factory=dict)
+    parallelism_ignored: dict[str, int] = field(default_factory=dict)
+    """How often another parallelism was asked for in vain, by operator."""
+
+    def count_ignored(self, operators: Iterable[str]) -> None:
+        """Another parallelism was asked for these in vain; what else was asked for with it goes on."""
+        for name in tuple(operators):
+            self.parallelism_ignored[name] = self.parallelism_ignored.get(name, 0) + 1
+            if self.trial is not None:
+                self.trial.after.pop(name, None)
+            if self.reversal is not None:
+                self.reversal.after.pop(name, None)
+        if self.trial is not None and not self.trial.after:
+            self.trial = None
+        if self.reversal is not None and not self.reversal.after:
+            self.reversal = None
+
+    def start_anew(self) -> None:
+        """The application runs differently from now on: what was measured before says nothing about it."""
+        self.threshold = ThresholdModel()
+        self.batches = []
+        self.pressed_s = []
+        self.stuck = None
+
+    def take_other_slots(self) -> None:
+        """The pool has another size: what was promised was promised for other slots."""
+        self.start_anew()
+        self.trial = None
+        self.reversal = None
+
+
+@dataclass(slots=True)
+class OperatorsMemory:
+    """All that the proposer remembers between two steps."""
+
+    applications: dict[str, ApplicationMemory] = field(default_factory=dict)
+    pauses_s: dict[str, float] = field(default_factory=dict)
+    """Exponential mean of measured pauses, by application and whether state moved; it outlives the application."""
+    tables: list[MigrationTable] = field(default_factory=list)
+    """The newest last."""
+    slots: int | None = None
+
+    def learn_report(self, application: str, report: RebalanceReport) -> str | None:
+        """Take in how a restart went; returns what to say where it was rolled back.
+
+        A rolled-back rescale counts once: the world may also answer that it failed, for targets of an earlier decision.
+        """
+        known = self.applications[application]
+        trial = known.trial
+        if report.pause_s is not None:
+            stateful = trial.stateful if trial is not None else report.state_rows is not None
+            self.learn_pause(application, stateful, report.pause_s)
+        if trial is None:
+            return None
+        trial.restarted = True
+        if report.done:
+            return None
+        known.count_ignored(trial.after)
+        return f"{application}: the rescale was rolled back ({report.note or 'no reason given'})"
+
+    def learn_pause(self, application: str, stateful: bool, pause_s: float) -> None:
+        """Take in how long a restart paused the application."""
+        key = _pause_key(application, stateful)
+        before_s = self.pauses_s.get(key, pause_s)
+        self.pauses_s[key] = before_s + _NEW_WEIGHT * (pause_s - before_s)
+
+    def pause_s(self, application: str, stateful: bool, state_rows: int) -> float:
+        """How long a restart will take: as measured, or else by what such restarts usually take.
+
+        >>> memory = OperatorsMemory()
+        >>> memory.pause_s("words", stateful=True, state_rows=500_000)
+        15.0
+        >>> memory.learn_pause("words", stateful=True, pause_s=9.0)
+        >>> memory.pause_s("words", stateful=True, state_rows=500_000), memory.pause_s("words", False, 0)
+        (9.0, 4.0)
+        """
+        measured_s = self.pauses_s.get(_pause_key(application, stateful))
+        if measured_s is not None:
+            return measured_s
+        return _STATEFUL_PAUSE_S + _MILLION_STATE_ROWS_S * state_rows / 1e6 if stateful else _STATELESS_PAUSE_S
+
+    def keep(self, table: MigrationTable) -> None:
+        self.tables = [*self.tables, table][-_MOST_TABLES:]
+
+
+def _pause_key(application: str, stateful: bool) -> str:
+    return f"{application} {'stateful' if stateful else 'stateless'}"

@@ -1,0 +1,101 @@
+"""Growth that can wait: rows may queue within a long objective instead of executors being bought for every burst.
+
+Sizes are weighed as if what is expected would come. A burst looks like a new level while it lasts, and a pool that was
+bought for it is paid for long after it. So a growth is put off as long as it can be made up for: the smallest size is
+taken at which everybody keeps half of its objective's slack even if the rest is bought a little later. Who has a short
+objective cannot wait, and for it the pool grows at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from math import ceil
+
+import numpy as np
+
+from tidegate.domain import Proposal, Reason, ScaleExecutors
+from tidegate.evaluate.evaluation import ApplicationEvaluation, Evaluation
+from tidegate.evaluate.table import Floats
+from tidegate.model.rollout import Candidate, rollout
+from tidegate.model.slotpath import ramp
+from tidegate.plan.demand import path_of, query_of, room_for
+from tidegate.plan.pool import WARMUP_S
+
+_LATER_S = 5.0
+"""How much later the rest would be bought: a few steps of the controller."""
+_STEP_S = 2.0
+_KEPT = 0.5
+"""Of an objective's slack: what waiting may use; the rest is for what no model sees."""
+_HARM = 0.1
+"""Of the share of rows that may miss the objective: less is none."""
+
+
+def what_cannot_wait(
+    growth: Proposal, evaluation: Evaluation, names: Iterable[str], startup_s: float, in_parts: bool = True
+) -> tuple[Proposal | None, Reason]:
+    """The part of a growth that is needed at once, with the reason why the rest can wait; all of it where it cannot.
+
+    `names` are the applications that the growth is for; an executor takes `startup_s` to register. A pool that changes
+    often does not grow `in_parts`: all of it waits, or nothing.
+    """
+    assert isinstance(growth.action, ScaleExecutors)
+    now, target = evaluation.pool.requested, growth.action.target
+    sizes = range(now, target + 1)
+    places = [evaluation.places[name] for name in names if name in evaluation.places]
+    looked_into = [evaluation.of(place) for place in places if evaluation.usable[place]]
+    enough = now if looked_into else target
+    for seen in looked_into:
+        beyond = _beyond(seen, evaluation, sizes, startup_s)
+        harmless = _HARM * float(evaluation.budgets.allowed[seen.place])
+        # Who uses more than that in any case has nothing left to wait with.
+        enough = max(enough, next((size for size, late in zip(sizes, beyond, strict=True) if late <= harmless), target))
+    if enough == target or (enough > now and not in_parts):
+        return growth, growth.reason
+    longest = max(looked_into, key=lambda seen: seen.objective.latency_s)
+    text = (
+        f"{growth.reason.text}; {enough} are enough for now: rows of {longest.name} may queue within "
+        f"{longest.objective.latency_s:g} s"
+    )
+    reason = Reason("queue", text)
+    return (None if enough == now else replace(growth, action=ScaleExecutors(enough), reason=reason)), reason
+
+
+def _beyond(seen: ApplicationEvaluation, evaluation: Evaluation, sizes: range, startup_s: float) -> list[float]:
+    """By size: the share of rows that use more than half of the slack when the largest size follows a little later."""
+    # Rows that come after the later executors are warm do not depend on whether they were bought now.
+    steps = ceil((_LATER_S + startup_s + WARMUP_S) / _STEP_S)
+    per = evaluation.pool.slots_per_executor
+    query = query_of(seen, evaluation.time_s)
+    # What was learned at other loads is left out: half of the slack is there for it.
+    query = replace(query, objective_s=_patience_s(seen), residual=1.0)
+    share = room_for(seen.place, evaluation, sizes[-1] * per)
+    paths = _arrivals(seen, steps, startup_s + WARMUP_S)
+    candidates = [Candidate(_slots(evaluation, size, sizes[-1], steps, startup_s), share=share) for size in sizes]
+    found: list[float] = rollout(query, paths, candidates, steps * _STEP_S, _STEP_S).late_share.max(axis=1).tolist()
+    return found
+
+
+def _patience_s(seen: ApplicationEvaluation) -> float:
+    """An interval and a batch, which every row may take, and half of what the objective leaves beyond them."""
+    assert seen.workload is not None
+    usual_s = min(seen.sample.interval_s + seen.workload.batch_s, seen.objective.latency_s)
+    return usual_s + _KEPT * (seen.objective.latency_s - usual_s)
+
+
+def _arrivals(seen: ApplicationEvaluation, steps: int, lead_s: float) -> Floats:
+    """What a forecast says that has earned trust, else what the recent trend leads to: others can be waited for."""
+    assert seen.workload is not None
+    if seen.path is not None and seen.path.trusted:
+        return np.asarray(path_of(seen, steps, _STEP_S, lead_s)[1])
+    return np.full(steps, seen.workload.expected_rows_per_s)
+
+
+def _slots(evaluation: Evaluation, first: int, last: int, steps: int, startup_s: float) -> Floats:
+    """Slots that are worth something at each step: `first` executors are asked for now, `last` a little later."""
+    per, now = evaluation.pool.slots_per_executor, evaluation.pool.registered
+    at_once = ramp(now * per, max(first, now) * per, steps, _STEP_S, startup_s=startup_s, warmup_s=WARMUP_S)
+    later = ramp(
+        0, max(last - max(first, now), 0) * per, steps, _STEP_S, startup_s=startup_s + _LATER_S, warmup_s=WARMUP_S
+    )
+    return np.asarray(at_once.usable + later.usable)

@@ -1,0 +1,489 @@
+"""The size of the executor pool: every size is rolled out along the forecast, and the cheapest is wanted.
+
+    J(n) = Σ over applications  W · (burn of the error budget)² · 4  +  executor-seconds  +  a little for the change
+
+in executor-seconds, over a horizon of a few start-ups, averaged over the forecast's lower edge, mean and upper edge.
+`burn` is the share of the error budget that the current window will have spent: W is what the largest pool costs over
+the horizon, so that half a budget is worth any pool and a tenth of it is worth none. That uses the objective's slack:
+rows that queue and still make it cost nothing. Growing is done at once; shrinking waits until the smaller size has
+been enough for a while, the longer the less it saves: growing late costs the objective, shrinking late only money.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import ceil
+
+import numpy as np
+
+from tidegate.domain import Prediction, Proposal, Reason, ScaleExecutors
+from tidegate.evaluate.evaluation import ApplicationEvaluation, Evaluation
+from tidegate.evaluate.quality import USABLE, running_text
+from tidegate.evaluate.table import Flags, Floats
+from tidegate.model.rollout import Candidate, Outlook, rollout
+from tidegate.plan.demand import busy_slots, path_of, query_of, room_for
+from tidegate.plan.planner import Plan, Proposer
+from tidegate.plan.price import price_of_lateness
+from tidegate.plan.watched import Watched
+
+CALM_EVERY_S = 15.0
+"""Between two looks while nobody leaves its band: forecasts and queues hardly differ after a few seconds then."""
+LOOK_EVERY_S = 5.0
+"""Between two looks at very many applications."""
+_PRESSED_EVERY_S = 1.0
+_STEP_S = 2.0
+_LEAST_HORIZON_S, _MOST_HORIZON_S = 60.0, 300.0
+_WEIGHTS = np.array([1 / 6, 2 / 3, 1 / 6])
+"""Of the forecast's lower edge, mean and upper edge: Gauss and Hermite's rule with three points, whose outer ones lie
+at √3 standard deviations, close to the edges of a 90 % interval."""
+STARTUP_S, WARMUP_S, _WARMUP_SPEED = 8.0, 10.0, 0.5
+"""Before anything was measured here."""
+_LEAST_WATCH_S, _MOST_WATCH_S = 45.0, 1200.0
+"""How long a smaller size has to be enough before the pool shrinks to it."""
+_HOUR_S, USUAL_CHANGES = 3600.0, 4
+"""Changes of the pool in an hour that are nothing unusual. The more there are beyond, the dearer is the next one."""
+_LARGE_STEP = 0.25
+"""Share of the pool from which on a step is not a small one."""
+_AHEAD_S = 300.0
+"""How far a growth looks ahead where the pool has changed as often as is usual."""
+_LONGEST_QUEUE_S = 1800.0
+"""A queue that takes longer to clear counts as one that takes this long."""
+_CHURN_S = 5.0
+"""Executor-seconds that a change costs by itself: cold caches, moved state."""
+_HOPELESS = 0.05
+"""Share of rows over the objective from which on a pool counts as too small."""
+_FULL = 0.85
+"""Busy share of a pool that holds in the long run; used to see what a peak ahead will need."""
+_COMFORT = 0.8
+"""Of an objective: what latencies may reach, at the forecast's upper edge, in a pool to shrink to. A size that only
+just holds would be given up again by chance."""
+_MOST_SIZES = 24
+_NOISE = 0.05
+"""A rollout is not repeated while everything that it depends on is within this share of what it was."""
+_FEW = 64
+"""Applications up to which every one that presses is worth a look in every second."""
+_MOST_ROLLED_OUT, _ROLLED_OUT_OF_MANY = 8, 3
+"""Applications whose sizes are rolled out in one step."""
+
+
+@dataclass(slots=True)
+class Outcomes:
+    """What each size leads to: one value per size."""
+
+    sizes: list[int]
+    cost: list[float]
+    late_share: dict[str, list[float]]
+    """By application: expected share of rows over the objective."""
+    p99_s: dict[str, list[float]]
+    horizon_s: float
+    peak: int = 0
+    """Executors that the highest expected load needs."""
+    comfortable: int = 0
+    """The smallest size that holds with room to spare."""
+
+    def at(self, size: int) -> int:
+        """Where this size stands, or the next one to it: of very many sizes only some are rolled out."""
+        return min(range(len(self.sizes)), key=lambda place: abs(self.sizes[place] - size))
+
+
+@dataclass(slots=True)
+class PoolMemory:
+    """Sizes wanted lately, what the last look showed, and how long executors take to register here."""
+
+    watched: Watched = field(default_factory=Watched)
+    looked_s: float = -1e9
+    outcomes: Outcomes | None = None
+    signature: list[float] = field(default_factory=list)
+    """What the last rollout depended on."""
+    startup_s: float = STARTUP_S
+    asked: tuple[float, int] | None = None
+    """When more executors than registered were first seen to be asked for, and how many were there."""
+    startups: int = 0
+    """How often that was measured."""
+    requested: int | None = None
+    changed: list[float] = field(default_factory=list)
+    """When the number of executors asked for was seen to be another, in the last hour."""
+    grown_s: float = -1e9
+    """When it was last seen to grow."""
+
+
+class PoolSize(Proposer):
+    """Wants the number of executors that costs least, lateness included."""
+
+    name = "pool"
+
+    def __init__(self, memory: PoolMemory | None = None) -> None:
+        self.memory: PoolMemory = memory or PoolMemory()
+        self._rolled_out = 0
+
+    def watch(self, evaluation: Evaluation) -> None:
+        """Roll the sizes out when it is time to; the result depends on what was seen alone."""
+        memory, now_s, pool = self.memory, evaluation.time_s, evaluation.pool
+        self._learn_startup(evaluation)
+        self._count_changes(evaluation)
+        self._rolled_out = 0
+        if not evaluation.usable.any() or not pool.slots:
+            memory.outcomes = None
+            return
+        pressed = _pressed(evaluation)
+        # Of very many some always press, and none of them decides about the pool: they are looked at in peace.
+        few = len(evaluation.samples) <= _FEW
+        pressed_every_s = _PRESSED_EVERY_S if few else LOOK_EVERY_S
+        every_s = pressed_every_s if pressed.any() else CALM_EVERY_S
+        if memory.outcomes is not None and now_s - memory.looked_s < every_s:
+            return
+        looked_into = _worth_a_look(evaluation, pressed)
+        memory.looked_s = now_s
+        signature = _signature(evaluation, looked_into)
+        if memory.outcomes is None or not _alike(signature, memory.signature):
+            memory.outcomes, memory.signature = self._roll_out(evaluation, looked_into), signature
+            self._rolled_out = len(looked_into)
+        best = memory.outcomes.sizes[int(np.argmin(memory.outcomes.cost))]
+        # The pool grows to what is best, and shrinks to what is comfortable: between them it stays.
+        wanted = max(best, min(memory.outcomes.comfortable, pool.requested))
+        memory.watched.note(now_s, wanted, _lasting_size(evaluation), _LEAST_WATCH_S)
+
+    def propose(self, evaluation: Evaluation) -> Plan:
+        outcomes, memory, pool = self.memory.outcomes, self.memory, evaluation.pool
+        outside = _outside_bounds(evaluation)
+        if outside is not None:
+            return Plan((outside,), (outside.reason,), rolled_out=self._rolled_out)
+        wanted = memory.watched.wanted
+        if outcomes is None or wanted is None:
+            return Plan(reasons=(_nothing_to_plan(evaluation),))
+        now = min(outcomes.sizes, key=lambda size: abs(size - pool.requested))
+        places = [evaluation.places[name] for name in outcomes.late_share if name in evaluation.places]
+        looked_into = [evaluation.of(place) for place in places if evaluation.usable[place]]
+        if not looked_into:
+            return Plan(reasons=(_nothing_to_plan(evaluation),))
+        size, reason = self._choose(evaluation, looked_into, now, wanted)
+        predictions = tuple(_prediction(seen, evaluation, outcomes, size) for seen in looked_into)
+        proposals = () if size == pool.requested else (Proposal(ScaleExecutors(size), reason),)
+        needed = {seen.name: busy_slots(seen) for seen in looked_into}
+        return Plan(proposals, (reason,), needed, predictions, self._rolled_out)
+
+    def _choose(
+        self,
+        evaluation: Evaluation,
+        usable: list[ApplicationEvaluation],
+        now: int,
+        wanted: int,
+    ) -> tuple[int, Reason]:
+        outcomes = self.memory.outcomes
+        assert outcomes is not None
+        account = _account(usable, outcomes, now, wanted, evaluation.pool.slots_per_executor)
+        account += _long_batch(usable, evaluation.time_s)
+        if wanted > now:
+            size = self._far_enough(evaluation, usable, wanted)
+            more = f" ({wanted} are needed at once; the pool has changed {len(self.memory.changed)} times in an hour)"
+            text = f"growing from {now} to {_executors(size)}{more if size > wanted else ''}"
+            return size, Reason("grow", f"{account}: {text}")
+        if wanted == now:
+            most = evaluation.executor_bounds[1]
+            late = max(outcomes.late_share[seen.name][outcomes.at(now)] for seen in usable)
+            if now == most and late > _HOPELESS:
+                return now, Reason("hold-short", f"{account}, and {_executors(most)} are all that is allowed")
+            return now, Reason("hold-fits", account)
+        blind = np.flatnonzero(evaluation.planned & (evaluation.codes != USABLE))
+        if len(blind):
+            text = f"{evaluation.samples[int(blind[0])].name} cannot be seen: the pool is not shrunk"
+            return now, Reason("hold-blind", text)
+        enough = self._enough(now, wanted)
+        if enough == now:
+            text = (
+                f"{account}: {wanted} may be enough, but not for long enough yet "
+                f"({self._enough_for_s(wanted):.0f} of {self._watch_s(now, wanted):.0f} s)"
+            )
+            return now, Reason("hold-watching", text)
+        limited = [seen.name for seen in usable if _limit_binds(seen)]
+        if limited:
+            return now, Reason("hold-limited", f"an admission limit holds rows of {limited[0]} back: not shrunk")
+        if outcomes.peak > enough:
+            enough = min(now, outcomes.peak)
+            if enough == now:
+                text = f"{account}: a peak that needs {_executors(outcomes.peak)} is expected: not shrunk before it"
+                return now, Reason("hold-peak", text)
+        watched = f"{_executors(enough)} would have been enough for {self._watch_s(now, enough):.0f} s"
+        text = f"{account}: {watched}, shrinking from {now}"
+        return enough, Reason("shrink", text)
+
+    def _watch_s(self, now: int, size: int) -> float:
+        """How long a smaller size has to be enough: the less it saves, the longer, so that all waits cost the same.
+
+        Half of the pool is given up after three start-ups; one executor of eight is watched four times as long. A size
+        that was too small again and again is in the middle of the noise: it is watched longer each time. Where the pool
+        has often changed of late, small steps wait until they add up to a large one.
+        """
+        memory, saved = self.memory, (now - size) / now
+        base_s = max(_LEAST_WATCH_S, 3.0 * (memory.startup_s + WARMUP_S))
+        restless = max(1.0, len(memory.changed) / USUAL_CHANGES) if saved < _LARGE_STEP else 1.0
+        return min(base_s * max(1.0, 0.5 / saved) * restless**2 * max(1, memory.watched.returns(size)), _MOST_WATCH_S)
+
+    def _far_enough(self, evaluation: Evaluation, usable: list[ApplicationEvaluation], wanted: int) -> int:
+        """The size to grow to, so that the next growth is not due at once.
+
+        It is what is needed now where the pool is calm. The more often it has changed of late, the further it looks
+        ahead along the forecast.
+        """
+        span_s = _AHEAD_S * min(1.0, len(self.memory.changed) / USUAL_CHANGES)
+        if span_s < _AHEAD_S / 2:
+            return wanted
+        rise = 1.0
+        for seen in usable:
+            if seen.path is not None and seen.workload is not None:
+                steps = max(1, round(min(span_s, seen.path.horizon_s) / seen.path.step_s))
+                expected = max(seen.workload.expected_rows_per_s, float(seen.path.mean[0]), 1e-9)
+                rise = max(rise, float(seen.path.mean[:steps].max()) / expected)
+        return max(wanted, min(ceil(wanted * rise - 0.5), evaluation.executor_bounds[1]))
+
+    def _count_changes(self, evaluation: Evaluation) -> None:
+        memory, now_s, requested = self.memory, evaluation.time_s, evaluation.pool.requested
+        if memory.requested is not None and requested != memory.requested:
+            memory.changed.append(now_s)
+            if requested > memory.requested:
+                memory.grown_s = now_s
+        memory.requested = requested
+        memory.changed = [time_s for time_s in memory.changed if now_s - _HOUR_S < time_s <= now_s]
+
+    def _enough(self, now: int, wanted: int) -> int:
+        """The smallest size that was enough for as long as it has to be; the present one where none was."""
+        return next((size for size in range(wanted, now) if self._enough_for_s(size) >= self._watch_s(now, size)), now)
+
+    def _enough_for_s(self, size: int) -> float:
+        """Since the pool last grew: what was bought for a while ahead is not given back at once."""
+        watched = self.memory.watched
+        return min(watched.enough_for_s(size), watched.looked_s - self.memory.grown_s)
+
+    def _roll_out(self, evaluation: Evaluation, usable: list[ApplicationEvaluation]) -> Outcomes:
+        pool, horizon_s = evaluation.pool, self._horizon_s(usable)
+        steps, lead_s = round(horizon_s / _STEP_S), self.memory.startup_s + WARMUP_S
+        sizes = self._sizes(evaluation, usable)
+        paths = [self._slot_path(evaluation, size, steps) for size in sizes]
+        worth = evaluation.policy.executors.max * horizon_s
+        held = np.array([path.sum() * _STEP_S for _, path in paths]) / pool.slots_per_executor
+        churn = np.array([_CHURN_S * (size != pool.requested) for size in sizes])
+        cost = held + churn
+        late: dict[str, list[float]] = {}
+        p99_s: dict[str, list[float]] = {}
+        comfortable = np.ones(len(sizes), dtype=np.bool_)
+        for seen in usable:
+            candidates = [
+                Candidate(
+                    slots,
+                    None if seen.sample.gated else seen.sample.admission_rows,  # a gate's limit follows the pool
+                    share=room_for(seen.place, evaluation, size * pool.slots_per_executor),
+                    held=paid,
+                )
+                for size, (slots, paid) in zip(sizes, paths, strict=True)
+            ]
+            arrivals = path_of(seen, steps, _STEP_S, lead_s)
+            found = rollout(query_of(seen, evaluation.time_s), arrivals, candidates, horizon_s, _STEP_S)
+            late_rows = found.late_rows + _late_afterwards(found, arrivals[:, -1], seen.objective.latency_s)
+            cost = cost + worth * price_of_lateness(seen, evaluation, late_rows, found.rows) @ _WEIGHTS
+            late[seen.name] = (found.late_share @ _WEIGHTS).tolist()
+            p99_s[seen.name] = (found.p99_s @ _WEIGHTS).tolist()
+            comfortable &= found.percentile_s[:, -1] <= _COMFORT * seen.objective.latency_s
+        least = next((size for size, room in zip(sizes, comfortable, strict=True) if room), sizes[-1])
+        peak = self._peak_size(evaluation, usable)
+        return Outcomes(list(sizes), cost.tolist(), late, p99_s, horizon_s, peak, least)
+
+    def _sizes(self, evaluation: Evaluation, usable: list[ApplicationEvaluation]) -> tuple[int, ...]:
+        """All sizes where they are few; otherwise those near the present one, and what the load asks for."""
+        pool = evaluation.pool
+        least, most = evaluation.executor_bounds
+        if most - least < _MOST_SIZES:
+            return tuple(range(least, most + 1))
+        now = pool.requested
+        total = float(evaluation.busy_slots.sum())
+        asked = [ceil(total / share / pool.slots_per_executor) for share in (1.0, 0.85, 0.6)]
+        near = (*range(now - 4, now + 7), ceil(1.5 * now), 2 * now, *asked, self._peak_size(evaluation, usable))
+        return tuple(sorted({min(max(size, least), most) for size in near}))
+
+    def _slot_path(self, evaluation: Evaluation, size: int, steps: int) -> tuple[Floats, Floats]:
+        """Usable slots and slots paid for, with executors that are on their way or still warming up."""
+        pool, now_s, startup_s = evaluation.pool, evaluation.time_s, self.memory.startup_s
+        ends_s = np.arange(1, steps + 1, dtype=np.float64) * _STEP_S
+        staying = sorted(executor.since_s for executor in pool.executors)[: max(size, 0)]
+        usable = np.zeros(steps)
+        for since_s in staying:
+            usable += _speed(ends_s, since_s - now_s)
+        coming = max(0, min(size, pool.requested) - len(staying))
+        usable += coming * _speed(ends_s, startup_s / 2)
+        usable += max(0, size - len(staying) - coming) * _speed(ends_s, startup_s)
+        return usable * pool.slots_per_executor, np.full(steps, float(size * pool.slots_per_executor))
+
+    def _horizon_s(self, usable: list[ApplicationEvaluation]) -> float:
+        longest_s = max(seen.objective.latency_s for seen in usable)
+        wished_s = max(3 * (self.memory.startup_s + WARMUP_S), 2 * longest_s, _LEAST_HORIZON_S)
+        return _STEP_S * ceil(min(wished_s, _MOST_HORIZON_S) / _STEP_S)
+
+    def _peak_size(self, evaluation: Evaluation, usable: list[ApplicationEvaluation]) -> int:
+        """Executors that the highest expected load within reach of the forecasts needs in the long run."""
+        slots = float(evaluation.busy_slots.sum())
+        for seen in usable:
+            if seen.path is not None and seen.path.trusted:
+                slots += max(0.0, busy_slots(seen, float(seen.path.mean.max())) - busy_slots(seen))
+        slots /= _FULL
+        least, most = evaluation.executor_bounds
+        return min(max(ceil(slots / evaluation.pool.slots_per_executor - 1e-6), least), most)
+
+    def _learn_startup(self, evaluation: Evaluation) -> None:
+        memory, pool, now_s = self.memory, evaluation.pool, evaluation.time_s
+        if pool.requested <= pool.registered:
+            if memory.asked is not None and pool.registered > memory.asked[1]:
+                memory.startups += 1
+                pace = max(0.3, 1 / memory.startups)  # the first one replaces what was assumed
+                memory.startup_s += pace * (now_s - memory.asked[0] - memory.startup_s)
+            memory.asked = None
+        elif memory.asked is None:
+            memory.asked = (now_s, pool.registered)
+
+
+def _lasting_size(evaluation: Evaluation) -> int:
+    """What the load needs without the backlog: more than that is wanted for a while only."""
+    return ceil(float(evaluation.busy_slots.sum()) / _FULL / evaluation.pool.slots_per_executor - 1e-6)
+
+
+def _late_afterwards(found: Outlook, arrivals: Floats, objective_s: float) -> Floats:
+    """Rows that come after the horizon and are late all the same, because an old queue has to be worked off first."""
+    old = np.clip(found.oldest_end_s / objective_s - 0.5, 0.0, 1.0)
+    spare = found.sustained_rows_per_s - arrivals
+    clearing_s = np.minimum(found.backlog_end_rows / np.maximum(spare, 1e-9), _LONGEST_QUEUE_S)
+    # A queue that nothing can clear grows: the size that lets it grow least is still the best of them.
+    growth = 1.0 + np.maximum(-spare, 0.0) / np.maximum(arrivals, 1e-9)
+    return np.asarray(old * (found.backlog_end_rows + arrivals * clearing_s * growth))
+
+
+def _speed(ends_s: Floats, registers_s: float) -> Floats:
+    """What one executor is worth at each step: nothing before it registers, half while it warms up."""
+    return np.where(ends_s <= registers_s, 0.0, np.where(ends_s <= registers_s + WARMUP_S, _WARMUP_SPEED, 1.0)).astype(
+        np.float64
+    )
+
+
+def _pressed(evaluation: Evaluation) -> Flags:
+    """Which applications leave their band, so that every second counts."""
+    loads = evaluation.loads
+    usual = loads.arrival * (evaluation.status.interval_s + loads.last_batch_s)
+    behind = loads.pending > 2.0 * usual + loads.arrival
+    rising = loads.expected > 1.1 * loads.arrival
+    slow = loads.p99_s > 0.7 * evaluation.promises.latency_s
+    return np.asarray(evaluation.usable & (behind | rising | slow))
+
+
+def _signature(evaluation: Evaluation, looked_into: list[ApplicationEvaluation]) -> list[float]:
+    """What a rollout depends on: the pool, its bounds, loads, costs, queues and forecasts."""
+    pool, now_s = evaluation.pool, evaluation.time_s
+    warm = sum(executor.since_s <= now_s - WARMUP_S for executor in pool.executors)
+    found = [float(pool.requested), float(pool.registered), float(warm), *map(float, evaluation.executor_bounds)]
+    for seen in looked_into:
+        workload, path, place = seen.workload, seen.path, seen.place
+        assert workload is not None
+        usual = workload.arrival_rows_per_s * (seen.sample.interval_s + workload.batch_s + 1.0)
+        found += [
+            workload.expected_rows_per_s,
+            workload.cost.row_s,
+            workload.cost.batch_s + workload.cost.overhead_s,
+            max(workload.pending_rows, usual),
+            float(seen.sample.admission_rows or 0),
+            100.0 + float(evaluation.budgets.late[place] / max(evaluation.budgets.rows[place], 1.0)),
+        ]
+        found += [] if path is None else [float(path.mean.max()), float(path.upper[:6].max())]
+    return found
+
+
+def _alike(signature: list[float], before: list[float]) -> bool:
+    """Is nothing off by more than noise?"""
+    if len(signature) != len(before):
+        return False
+    return all(
+        abs(now - then) <= _NOISE * max(abs(now), abs(then)) for now, then in zip(signature, before, strict=True)
+    )
+
+
+def _worth_a_look(evaluation: Evaluation, pressed: Flags) -> list[ApplicationEvaluation]:
+    """All applications where they are few; otherwise those that press most, and the largest."""
+    places = np.flatnonzero(evaluation.usable)
+    most = _MOST_ROLLED_OUT if len(places) <= _FEW else _ROLLED_OUT_OF_MANY
+    if len(places) > most:
+        urgency = np.where(pressed, 1e9, 0.0) + evaluation.busy_slots
+        places = np.sort(np.argpartition(urgency, -most)[-most:])
+        evaluation.expected.prepare(places.tolist())
+    return [evaluation.of(place) for place in places.tolist()]
+
+
+def _limit_binds(seen: ApplicationEvaluation) -> bool:
+    limit, workload = seen.sample.admission_rows, seen.workload
+    return limit is not None and workload is not None and workload.pending_rows > 1.5 * limit
+
+
+def _account(
+    usable: list[ApplicationEvaluation], outcomes: Outcomes, now: int, wanted: int, slots_per_executor: int
+) -> str:
+    """The numbers that led to the size, of the application that has most to lose."""
+    at, then = outcomes.at(now), outcomes.at(wanted)
+    worst = max(usable, key=lambda seen: float(outcomes.late_share[seen.name][at]))
+    workload = worst.workload
+    assert workload is not None
+    text = (
+        f"{worst.name}: {workload.expected_rows_per_s:.0f} rows/s at {1e3 * workload.cost.row_s:.2f} ms keep "
+        f"{busy_slots(worst):.1f} of {now * slots_per_executor} slots busy, {workload.pending_rows:.0f} rows wait; "
+        f"{_share(outcomes.late_share[worst.name][at])} of the rows would exceed {worst.objective.latency_s:g} s"
+    )
+    if wanted != now:
+        text += f" with {_executors(now)}, {_share(outcomes.late_share[worst.name][then])} with {wanted}"
+    return text
+
+
+def _long_batch(usable: list[ApplicationEvaluation], now_s: float) -> str:
+    """The batch that has been running for longer than its objective, where there is one."""
+    for seen in usable:
+        batch = seen.sample.running_batch
+        if batch is not None and now_s - batch.started_s > seen.objective.latency_s:
+            return f"; {seen.name}: {running_text(batch, now_s)}"
+    return ""
+
+
+def _executors(count: int) -> str:
+    return "1 executor" if count == 1 else f"{count} executors"
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.1f} %" if value >= 0.0005 else "none"
+
+
+def _prediction(seen: ApplicationEvaluation, evaluation: Evaluation, outcomes: Outcomes, size: int) -> Prediction:
+    at = outcomes.at(size)
+    return Prediction(
+        application=seen.name,
+        due_s=evaluation.time_s + outcomes.horizon_s,
+        p99_s=round(outcomes.p99_s[seen.name][at], 3),
+        late_share=round(outcomes.late_share[seen.name][at], 5),
+        executors=size,
+    )
+
+
+def _outside_bounds(evaluation: Evaluation) -> Proposal | None:
+    """Bounds hold whatever the load: a schedule that begins, a budget that is spent, a policy that was changed."""
+    least, most = evaluation.executor_bounds
+    now = evaluation.pool.requested
+    if least <= now <= most or not evaluation.pool.scalable or not evaluation.samples:
+        return None
+    size = least if now < least else most
+    if now < least == evaluation.real_time_executors:
+        slots = sum(sample.held_slots or 0 for sample in evaluation.samples)
+        text = f"real-time queries run {slots} tasks at once: going from {now} to {_executors(least)}"
+        return Proposal(ScaleExecutors(size), Reason("real-time", text))
+    text = f"{_executors(now)} requested, {least} to {most} allowed now: going to {size}"
+    return Proposal(ScaleExecutors(size), Reason("bounds", text))
+
+
+def _nothing_to_plan(evaluation: Evaluation) -> Reason:
+    for seen in evaluation.applications:
+        if seen.distrust is not None:
+            return seen.distrust
+    if not evaluation.pool.slots and evaluation.samples:
+        return Reason("hold-no-executors", "no executor is registered")
+    if evaluation.applications:
+        return Reason("hold-learning", "too few batches seen yet")
+    return Reason("hold-no-application", "no streaming query is running")

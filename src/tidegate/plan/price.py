@@ -1,0 +1,23 @@
+"""What rows over the objective are worth: the price rises smoothly as the error budget burns."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tidegate.evaluate.evaluation import ApplicationEvaluation, Evaluation
+from tidegate.evaluate.table import Floats
+
+
+def price_of_lateness(seen: ApplicationEvaluation, evaluation: Evaluation, late_rows: Floats, rows: Floats) -> Floats:
+    """4 · burn², burn the share of the window's error budget that will be spent: no cliff, and no saving up.
+
+    1 is what the largest pool costs, so half a budget is worth any pool and a tenth of it is worth none. Beyond a whole
+    budget the price goes on in a straight line: rows that cannot be saved are not worth ever more.
+    """
+    budgets, weights, place = evaluation.budgets, evaluation.promises.weight, seen.place
+    allowed = float(budgets.allowed[place])
+    burn = (budgets.late[place] + late_rows) / (allowed * np.maximum(budgets.rows[place] + rows, 1.0))
+    ahead = late_rows / (allowed * np.maximum(rows, 1.0))
+    # What was spent before cannot be saved any more: it makes the rest dearer, but only new lateness has a price.
+    price = 4.0 * ahead * np.minimum(np.maximum(burn, ahead), 1.0)
+    return np.asarray(price * weights[place] / weights.max())

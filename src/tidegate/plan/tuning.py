@@ -1,0 +1,300 @@
+"""The tuning adapter: when an objective is missed and nothing is left to try, it says what would hold it.
+
+The user can add resources (how many), relax the objective (to what) or send less (how much); each number comes from
+the micro-batch model with the costs that were learned. Nothing is left to try when the planner wants nothing more,
+or only what bounds forbid, and the last change has had its time to show.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
+from math import ceil, floor, inf, isfinite, log10
+from typing import Any
+
+import numpy as np
+
+from tidegate.domain import Action, Advice, ExecutorPool, Held, Objective, Reason, SetAdmission
+from tidegate.domain.codec import from_tree
+from tidegate.evaluate.evaluation import Evaluation
+from tidegate.evaluate.workload import Workload
+from tidegate.model.microbatch import slots_for_latency, slots_for_rate, slots_in_waves
+
+_FINAL_GUARDS = {"scalable", "bounds", "knobs", "budget"}
+"""Guards that will say the same tomorrow; the others only ask for patience."""
+_LONGEST_LATENCY_S = 86_400.0
+_SLACK = 1e-6
+_HALVINGS = 40
+_PATIENCE_S = 30.0
+"""The last change has this long to show its effect."""
+_COMFORTABLE = 0.75
+"""Busy share at which the other applications are left alone."""
+_BATCH_SHARE = 0.4
+_LEAST_ROWS = 5
+_MOST_ADVISED = 8
+_HOT = 1.5
+"""Times its fair part of what waits: from there on a partition counts as hot."""
+_MARGIN = 0.95
+"""Of the slots: costs and arrivals vary by a few per cent, and near saturation the model's latency rises steeply."""
+
+
+@dataclass(slots=True)
+class TuningMemory:
+    """Since when an application has missed its objective with nothing left to try."""
+
+    stuck_s: dict[str, float] = field(default_factory=dict)
+
+
+class Tuning:
+    """Advises on applications that have missed their objective for long enough with nothing left to try."""
+
+    name = "tuning"
+
+    def __init__(self, parts: dict[str, Any]) -> None:
+        """`parts` holds memories by name: one saved earlier is taken up, or a new one put in."""
+        saved = parts.get(self.name)
+        self.memory = from_tree(TuningMemory, saved) if isinstance(saved, dict) else saved or TuningMemory()
+        parts[self.name] = self.memory
+        self._outlooks: dict[str, Outlook] = {}
+
+    def watch(self, evaluation: Evaluation, actions: Collection[Action], held: Collection[Held]) -> None:
+        """Follow who is stuck: late, with nothing left to try, and not merely catching up."""
+        late = evaluation.budgets.missed(_LEAST_ROWS) & evaluation.usable
+        places = np.flatnonzero(late)[:_MOST_ADVISED].tolist()
+        if not places:
+            self._outlooks, self.memory.stuck_s = {}, {}
+            return
+        self._outlooks = {evaluation.samples[place].name: _outlook(place, evaluation) for place in places}
+        left = not _nothing_left(evaluation, actions, held)
+        self.memory.stuck_s = {
+            name: self.memory.stuck_s.get(name, evaluation.time_s)
+            for name, outlook in self._outlooks.items()
+            if not left and not outlook.catches_up
+        }
+
+    def advice(self, evaluation: Evaluation) -> tuple[Advice, ...]:
+        """What would hold the objectives of those who have been stuck for long enough."""
+        stuck = tuple(
+            advice
+            for name, since_s in self.memory.stuck_s.items()
+            if evaluation.time_s - since_s >= _PATIENCE_S
+            for advice in _options(self._outlooks[name], evaluation.pool)
+        )
+        return stuck + hot_partitions(evaluation) + real_time_slots(evaluation)
+
+
+def hot_partitions(evaluation: Evaluation) -> tuple[Advice, ...]:
+    """Partitions that hold most of what waits for longer than the objective: more slots do not help them."""
+    found = []
+    for place, sample in enumerate(evaluation.samples):
+        if not sample.lags or not sample.partitions or sample.partitions < 2 or sample.arrival is None:
+            continue
+        waiting, oldest_s, worst = sample.arrival.waiting_rows or 0, sample.arrival.oldest_s, sample.lags[0]
+        late = oldest_s is not None and evaluation.time_s - oldest_s > evaluation.promises.latency_s[place]
+        if late and worst.rows > _HOT * waiting / sample.partitions and worst.rows > waiting / 2:
+            text = (
+                f"{sample.name}: partition {worst.partition} holds {worst.rows} of the {waiting} rows that wait in "
+                f"{sample.partitions} partitions; spread its keys, or set minPartitions so that several tasks read it"
+            )
+            found.append(Advice(sample.name, Reason("hot-partition", text)))
+    return tuple(found[:_MOST_ADVISED])
+
+
+def real_time_slots(evaluation: Evaluation) -> tuple[Advice, ...]:
+    """Real-time queries that need more slots than there may be: they wait for slots and do not run."""
+    wanted, most = evaluation.real_time_executors, evaluation.executor_bounds[1]
+    there = most if evaluation.pool.scalable else evaluation.pool.registered
+    if wanted <= there:
+        return ()
+    return tuple(
+        Advice(
+            sample.name,
+            Reason(
+                "real-time-slots",
+                f"{sample.name} runs {sample.held_slots} tasks at once in real-time mode, and {there} executors of "
+                f"{evaluation.pool.slots_per_executor} slots are allowed: allow {wanted} (executors.max), or read "
+                "fewer partitions",
+            ),
+            executors=wanted,
+        )
+        for sample in evaluation.samples
+        if sample.held_slots
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """One application in the long run: its load without backlog and trend, and the slots that it could have."""
+
+    name: str
+    workload: Workload
+    pending_rows: float
+    interval_s: float
+    objective: Objective
+    batch_share: float | None
+    """Gated sources get batches of at most this share of the objective."""
+    slots: float
+    """That the policy lets it have."""
+    slots_now: float
+    others: float
+    """Slots that other applications need."""
+    partitions: int | None = None
+    """Of its topics: no more tasks read from them, unless the query asks for it."""
+
+    @property
+    def catches_up(self) -> bool:
+        """Is it late only because of a backlog that the slots work off?"""
+        in_time = self.workload.expected_rows_per_s * self.objective.latency_s
+        return self.needed(self.objective.latency_s) <= self.slots and self.pending_rows > in_time
+
+    def needed(self, latency_s: float, rows_per_s: float | None = None) -> float:
+        """Slots that hold an objective by the model; falls with the objective, rises with the load."""
+        rate, cost = self.workload.expected_rows_per_s if rows_per_s is None else rows_per_s, self.workload.cost
+        needed = slots_for_latency(rate, cost, self.interval_s, latency_s)
+        if self.batch_share is not None:
+            bounded_s = max(self.interval_s, self.batch_share * latency_s)
+            needed = max(needed, slots_for_rate(rate, cost, bounded_s, utilisation=1.0))
+        return needed / _MARGIN
+
+    def least_latency_s(self) -> float | None:
+        """The smallest objective that can be held, rounded up; None where the load exceeds the slots for ever."""
+        latency_s = _least(lambda latency_s: self.needed(latency_s) <= self.slots, _LONGEST_LATENCY_S)
+        return _round_up(latency_s) if isfinite(latency_s) else None
+
+    def largest_rate(self) -> int:
+        """The largest load, in rows a second, of which the objective can be held; 0: none."""
+        most = self.workload.expected_rows_per_s
+        return floor(min(most, _least(lambda rate: self.needed(self.objective.latency_s, rate) > self.slots, most)))
+
+
+def _outlook(place: int, evaluation: Evaluation) -> Outlook:
+    seen = evaluation.of(place)
+    assert seen.workload is not None
+    total = most_slots(evaluation)
+    others = float(evaluation.busy_slots.sum() - evaluation.busy_slots[place]) / _COMFORTABLE
+    steady = replace(seen.workload, pending_rows=0.0, expected_rows_per_s=seen.workload.arrival_rows_per_s)
+    return Outlook(
+        name=seen.name,
+        workload=steady,
+        pending_rows=seen.workload.pending_rows,
+        interval_s=seen.sample.interval_s,
+        objective=seen.objective,
+        batch_share=_BATCH_SHARE if seen.sample.gated else None,
+        slots=usable_slots(max(total - others, total / int(evaluation.usable.sum())), seen.workload.parallelism),
+        slots_now=usable_slots(max(evaluation.pool.slots - others, 0.0), seen.workload.parallelism),
+        others=others,
+        partitions=seen.sample.partitions,
+    )
+
+
+def _nothing_left(evaluation: Evaluation, actions: Collection[Action], held: Collection[Held]) -> bool:
+    """Is the pool what was asked for, and does nobody want, or wait for, anything that could still help?"""
+    tried = any(not isinstance(action, SetAdmission) for action in actions)
+    waits = any(one.guard not in _FINAL_GUARDS for one in held)
+    arriving = evaluation.pool.registered < evaluation.pool.requested
+    restarting = bool(evaluation.status.rebalancing.any())
+    return not (tried or waits or arriving or restarting)
+
+
+def _options(outlook: Outlook, pool: ExecutorPool) -> tuple[Advice, ...]:
+    needed = outlook.needed(outlook.objective.latency_s)
+    if needed <= outlook.slots_now:
+        return _against_the_model(outlook)
+    if needed <= outlook.slots:  # allowed, but not there
+        more = _add(outlook, needed, pool)
+        return (more,) if more is not None else ()
+    options = (_add(outlook, needed, pool), _relax(outlook), _send_less(outlook))
+    return tuple(option for option in options if option is not None)
+
+
+def _add(outlook: Outlook, needed: float, pool: ExecutorPool) -> Advice | None:
+    if not isfinite(needed):
+        return None
+    tasks = outlook.workload.parallelism
+    widened = None if tasks is None or needed <= tasks else ceil(needed - _SLACK)
+    own = slots_in_waves(needed, tasks) if tasks is not None and widened is None else needed
+    executors = ceil((own + outlook.others) / pool.slots_per_executor - _SLACK)
+    hosts = ceil(executors / per_host) if (per_host := executors_per_host(pool)) else None
+    text = f"{outlook.name}: {_load(outlook)} need {needed:.1f} slots for {outlook.objective.latency_s:g} s"
+    text += f": have {executors} executors"
+    text += f" on {hosts} host{'s' if hosts != 1 else ''}" if hosts is not None else ""
+    text += f", and {widened} tasks in the busiest operator instead of {tasks}" if widened is not None else ""
+    if widened is not None and tasks == outlook.partitions:
+        text += f" (there are {tasks} partitions: set minPartitions, or add an exchange after the source)"
+    return Advice(outlook.name, Reason("add-executors", text), executors=executors, hosts=hosts, parallelism=widened)
+
+
+def _relax(outlook: Outlook) -> Advice | None:
+    latency_s = outlook.least_latency_s()
+    if latency_s is None:
+        return None
+    text = f"{outlook.name}: {outlook.slots:.1f} slots hold {latency_s:g} s at {_load(outlook)}"
+    text += f", not {outlook.objective.latency_s:g} s"
+    return Advice(outlook.name, Reason("relax-objective", text), latency_s=latency_s)
+
+
+def _send_less(outlook: Outlook) -> Advice:
+    name, latency_s, rate = outlook.name, outlook.objective.latency_s, outlook.largest_rate()
+    if not rate:
+        overhead_s = outlook.workload.cost.overhead_s
+        text = f"{name}: no load is small enough for {latency_s:g} s: a batch takes {overhead_s:.2f} s by itself"
+        return Advice(name, Reason("batch-overhead", text))
+    text = f"{name}: {outlook.slots:.1f} slots hold {latency_s:g} s up to {rate} rows/s"
+    return Advice(name, Reason("send-less", text), rows_per_s=float(rate))
+
+
+def _against_the_model(outlook: Outlook) -> tuple[Advice, ...]:
+    """Missed although the slots are there by the model: all that can be said is what is measured."""
+    seen_s = outlook.workload.latency_p99_s
+    if seen_s is None or seen_s <= outlook.objective.latency_s:
+        return ()
+    held_s = _round_up(seen_s)
+    text = f"{outlook.name}: slots are not what it lacks; {held_s:g} s is what 99 % of its rows keep now"
+    return (Advice(outlook.name, Reason("relax-objective", text), latency_s=held_s),)
+
+
+def most_slots(evaluation: Evaluation) -> float:
+    """Slots that the controller may use."""
+    pool = evaluation.pool
+    return float(evaluation.policy.executors.max * pool.slots_per_executor if pool.scalable else pool.slots)
+
+
+def usable_slots(slots: float, tasks: int | None) -> float:
+    """Slots that equal tasks keep busy: `tasks / ⌈tasks / n⌉`.
+
+    >>> [usable_slots(slots, tasks=8) for slots in (3, 4, 5, 9)]
+    [2.6666666666666665, 4.0, 4.0, 8.0]
+    """
+    return slots if tasks is None or slots <= 0 else tasks / ceil(tasks / slots - _SLACK)
+
+
+def executors_per_host(pool: ExecutorPool) -> int | None:
+    """How many executors the fullest host bears, as far as can be seen."""
+    return max(Counter(executor.host for executor in pool.executors).values(), default=None)
+
+
+def _least(holds: Callable[[float], bool], most: float) -> float:
+    """The smallest number from which on something holds, by bisection; infinity where it does not at `most` either."""
+    if not holds(most):
+        return inf
+    low, high = 0.0, most
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+def _load(outlook: Outlook) -> str:
+    workload = outlook.workload
+    return f"{workload.expected_rows_per_s:.0f} rows/s × {workload.cost.row_s * 1e3:.2f} ms"
+
+
+def _round_up(value: float) -> float:
+    """To two digits: more would promise a precision that the model has not.
+
+    >>> [_round_up(value) for value in (0.123, 4.51, 37.2)]
+    [0.13, 4.6, 38.0]
+    """
+    unit = 10.0 ** (floor(log10(value)) - 1)
+    return round(ceil(value / unit - _SLACK) * unit, 6)
