@@ -13,11 +13,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from tidegate.adapters.spark.settings import Settings
 from tidegate.load import LoadProfile
 from tidegate.load.rides import FIELDS
-from tidegate.spark.settings import Settings
 from tidegate.workloads.gsm import stretched
 from tidegate.workloads.replay import Replay
+from tidegate.workloads.topic import Topic
 
 DpipQuery = Literal["fares", "breaks"]
 WINDOW = "8 hours"
@@ -52,11 +53,12 @@ class Dpip:
     """How often a driver's name is digested before it is stored: what a pseudonym costs."""
     source_tasks: int = 2
     trigger_s: float = 5.0
+    topic: Topic | None = None
+    """Where the rows come from, if not from the load itself."""
 
     def build(self, spark: SparkSession, settings: Settings) -> DataStreamWriter:
-        content = "rides" if self.rides is None else f"rides:{self.rides}"
-        lines = Replay(self.load, content, self.rows, self.start_ms, self.source_tasks).frame(spark, settings)
-        rides = cleaned(parsed(lines), self.rounds)
+        replay = Replay(self.load, content(self.rides), self.rows, self.start_ms, self.source_tasks)
+        rides = cleaned(parsed((self.topic or replay).frame(spark, settings)), self.rounds)
         spark.conf.set("spark.sql.shuffle.partitions", "1")  # taken over by the query when it starts
         counted = fares(rides, zone_table(spark, self.zones)) if self.query == "fares" else breaks(rides)
         return (
@@ -65,6 +67,11 @@ class Dpip:
             .trigger(**settings.trigger(self.trigger_s))
             .option("checkpointLocation", settings.checkpoint)
         )
+
+
+def content(rides: str | None) -> str:
+    """What the rows say: recorded rides where there is a file of them."""
+    return "rides" if rides is None else f"rides:{rides}"
 
 
 def parsed(lines: DataFrame) -> DataFrame:

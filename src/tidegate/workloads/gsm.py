@@ -13,12 +13,14 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from tidegate.adapters.spark.settings import Settings
 from tidegate.load import LoadProfile
-from tidegate.spark.settings import Settings
 from tidegate.workloads.replay import Replay
+from tidegate.workloads.topic import Topic
 
 GsmStep = Literal["grep", "sort", "md5"]
 PATTERN = "(ab|cd)[a-m]+e"
+CONTENT = "random-text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +34,12 @@ class Gsm:
     rounds: int = 1
     source_tasks: int = 2
     trigger_s: float = 5.0
+    topic: Topic | None = None
+    """Where the rows come from, if not from the load itself."""
 
     def build(self, spark: SparkSession, settings: Settings) -> DataStreamWriter:
-        replay = Replay(self.load, "random-text", self.rows, self.start_ms, self.source_tasks)
-        worked = STEPS[self.step](replay.frame(spark, settings), self.rounds)
+        source = self.topic or Replay(self.load, CONTENT, self.rows, self.start_ms, self.source_tasks)
+        worked = STEPS[self.step](source.frame(spark, settings), self.rounds)
         return (
             worked.writeStream.outputMode("append")
             .format("noop")

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tidegate.spark.topology import Topology
+from tidegate.adapters.spark.topology import Topology
 from tidegate.workloads.wordcount import WordCount
 
 _KEYS = 64

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 
+from tidegate.adapters.spark.settings import Settings
+from tidegate.adapters.spark.topology import track_latency
 from tidegate.load import LoadProfile
 from tidegate.load.profile import profile_to_json
-from tidegate.spark.settings import Settings
-from tidegate.spark.topology import track_latency
 
 
 @dataclass(frozen=True, slots=True)

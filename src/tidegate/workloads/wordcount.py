@@ -16,10 +16,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from tidegate.adapters.spark.settings import Settings
+from tidegate.adapters.spark.topology import Topology
 from tidegate.load import Content, LoadProfile, Sentences
 from tidegate.load.profile import profile_to_json
-from tidegate.spark.settings import Settings
-from tidegate.spark.topology import Topology
 
 
 @dataclass(frozen=True, slots=True)

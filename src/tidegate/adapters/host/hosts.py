@@ -1,0 +1,94 @@
+"""The machine that the driver runs on: processors, memory, pressure, and what a probe says of its memory."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Protocol
+
+from tidegate.adapters.host.probes import PressureProbe, Probe, choose_probe
+from tidegate.domain import HostSample
+
+
+class _Machine(Protocol):
+    def memory(self) -> tuple[int, int]:
+        """Bytes in all, and bytes that are free or can be made so."""
+
+    def busy(self) -> float:
+        """The busy share of all processors since the last call; 0 at first."""
+
+
+class _Psutil:
+    def __init__(self) -> None:
+        self._psutil = import_module("psutil")
+
+    def memory(self) -> tuple[int, int]:
+        found = self._psutil.virtual_memory()
+        return int(found.total), int(found.available)
+
+    def busy(self) -> float:
+        return float(self._psutil.cpu_percent(interval=None)) / 100
+
+
+class _Proc:
+    """Linux without psutil: the same numbers from /proc. Elsewhere nothing is known of memory."""
+
+    def __init__(self, proc: Path = Path("/proc")) -> None:
+        self._proc = proc
+        self._last: tuple[int, int] | None = None
+
+    def memory(self) -> tuple[int, int]:
+        try:
+            lines = (self._proc / "meminfo").read_text().splitlines()
+        except OSError:
+            return 0, 0
+        bytes_of = {name: 1024 * int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines)}
+        return bytes_of.get("MemTotal", 0), bytes_of.get("MemAvailable", 0)
+
+    def busy(self) -> float:
+        try:
+            ticks = [int(part) for part in (self._proc / "stat").read_text().split("\n", 1)[0].split()[1:9]]
+        except OSError:
+            return 0.0
+        now = sum(ticks), ticks[3] + ticks[4]  # all, and of it idle or waiting for a disk
+        before, self._last = self._last or now, now
+        passed = now[0] - before[0]
+        return min(max(1 - (now[1] - before[1]) / passed, 0.0), 1.0) if passed > 0 else 0.0
+
+
+def _machine() -> _Machine:
+    return _Psutil() if _installed("psutil") else _Proc()
+
+
+def _installed(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+class HostWatch:
+    """Looks at this machine. `works_here` says whether executors run on it too: only then its memory tells of them."""
+
+    def __init__(self, works_here: bool) -> None:
+        self._machine = _machine()
+        self._pressure = PressureProbe()
+        self._probe: Probe | None = choose_probe() if works_here else None
+
+    def sample(self) -> HostSample:
+        """One sample; the busy share is since the last one."""
+        (memory_bytes, free_bytes), now_s = self._machine.memory(), time.time()
+        pressure = self._pressure.read(now_s)
+        return HostSample(
+            name=socket.gethostname(),
+            cpus=os.cpu_count() or 1,
+            cpu_busy=self._machine.busy(),
+            cpu_pressure=pressure.cpu_pressure if pressure else None,
+            memory_bytes=memory_bytes,
+            memory_free_bytes=free_bytes,
+            signal=self._probe.read(now_s) if self._probe else None,
+        )

@@ -1,0 +1,289 @@
+"""CPU weight, quota and memory for the processes of an application or a class, by control groups; and the way back.
+
+Groups are made beneath the group that the processes are in already, so a limit that somebody else has set above them
+still holds. What was done is written to a record before it is done: `restore` undoes it at the end, a guardian process
+undoes it when the owner is killed, and `recover` at the next start where the guardian was killed too.
+Queries inside one Java process cannot be told apart by groups; scheduler pools serve there (`pools.py`).
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import logging
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tidegate.adapters.host.cgroups import (
+    CONTROLLERS,
+    PROCS,
+    CgroupFiles,
+    CgroupTree,
+    Controller,
+    Knobs,
+    capability,
+    member_ids,
+)
+from tidegate.adapters.host.records import PARENT, check_record, make_private, not_private, read_record
+from tidegate.domain.capability import Capability
+from tidegate.domain.errors import EnvironmentUnfit, InvalidInput
+
+logger = logging.getLogger("tidegate")
+
+RECORDS = Path(tempfile.gettempdir()) / f"tidegate-groups-{os.getuid()}"
+"""Whoever writes here has processes moved: the folder is this user's alone, and is not used where it is not."""
+_MEMORY_MARGIN = 1.1
+"""A limit stays this much above what the processes hold now: a heap that is being collected needs room."""
+_SWEEPS = 5
+_HANDED = "cgroup.subtree_control"
+_NICE_STEP = 1.25
+"""One step of niceness changes a process's weight by this factor, in Linux."""
+
+
+class ProcessGroups:
+    """The groups that one controller owns. Nothing is touched until a group is adopted or set."""
+
+    def __init__(
+        self,
+        tree: CgroupTree | None = None,
+        files: CgroupFiles | None = None,
+        records: Path = RECORDS,
+        guardian: bool = True,
+    ) -> None:
+        self._tree = tree or CgroupTree.find()
+        self._files = files or CgroupFiles()
+        self._record_path = records / f"{os.getpid()}-{id(self):x}.json"
+        self._members: dict[str, list[int]] = {}
+        self._places: dict[str, dict[Controller, tuple[Path, Path]]] = {}
+        """Group → controller → (its folder, the folder its processes came from)."""
+        self._handed: dict[Path, list[Controller]] = {}
+        """Version 2: the groups that hand controllers down on our behalf."""
+        self._guardian: subprocess.Popen[bytes] | None = None
+        self._wants_guardian = guardian
+        recover(records, self._files, self._tree)
+
+    def capabilities(self) -> tuple[Capability, ...]:
+        """What can be set here; nothing is touched to find out."""
+        found = [capability(controller, self._tree, self._files) for controller in CONTROLLERS]
+        return (*found, Capability("quota", found[0].able, found[0].reason))
+
+    def adopt(self, group: str, pids: list[int]) -> None:
+        """Take processes, and all that they have started, under control as one group; what they start later follows."""
+        if not pids:
+            raise InvalidInput(f"group {group!r}: no processes to take under control")
+        self._members[group] = list(pids)
+        for controller in self._places.get(group, {}):
+            self._move(group, controller)
+
+    def set_share(self, group: str, share: float) -> None:
+        """Weigh the group so against the others; with CPU to spare nobody is held back."""
+        self._set(group, "cpu", lambda knobs: {knobs.weight_file: knobs.weight(share)})
+
+    def set_quota(self, group: str, cpus: float | None) -> None:
+        """At most so many CPUs, spare ones or not; None lifts the quota."""
+        self._set(group, "cpu", lambda knobs: knobs.quota(cpus))
+
+    def set_memory(self, group: str, limit_bytes: int | None) -> int | None:
+        """At most so many bytes, but never less than the processes hold: that would kill them. Returns what was set."""
+        if limit_bytes is not None:
+            limit_bytes = max(limit_bytes, round(self.resident_bytes(group) * _MEMORY_MARGIN))
+        self._set(group, "memory", lambda knobs: {knobs.memory_file: knobs.memory(limit_bytes)})
+        return limit_bytes
+
+    def resident_bytes(self, group: str) -> int:
+        """What the group's processes hold in memory now."""
+        return sum(_resident(pid) for pid in self._family(group))
+
+    def restore(self) -> None:
+        """Processes back to where they came from, groups gone."""
+        _undo(self._record(), self._files, self._tree)
+        self._places.clear()
+        self._handed.clear()
+        self._record_path.unlink(missing_ok=True)
+        if self._guardian is not None and self._guardian.stdin is not None:
+            self._guardian.stdin.close()  # it finds no record and goes
+            self._guardian.wait(timeout=10)
+            self._guardian = None
+        atexit.unregister(self.restore)
+
+    def _set(self, group: str, controller: Controller, texts: Any) -> None:
+        if group not in self._members:
+            raise InvalidInput(f"group {group!r}: adopt its processes first")
+        if controller not in self._tree.roots:
+            raise InvalidInput(f"group {group!r}: no {controller} controller is mounted here")
+        if controller not in self._places.setdefault(group, {}):
+            self._place(group, controller)
+        knobs: Knobs = self._tree.roots[controller][1]
+        folder = self._places[group][controller][0]
+        for file, text in texts(knobs).items():
+            self._files.write(folder / file, text)
+
+    def _place(self, group: str, controller: Controller) -> None:
+        """Make the group's folder in one controller's tree and move its processes there."""
+        _, knobs = self._tree.roots[controller]
+        # Version 2 hands nothing down from where processes are: all groups leave before the first is weighed.
+        for name in self._members if knobs.version == 2 else (group,):
+            self._settle(name, controller)
+        folder, origin = self._places[group][controller]
+        if knobs.version == 2:
+            self._hand_down(controller, origin, folder.parent)
+        if controller == "cpu":
+            self._files.write(folder.parent / knobs.weight_file, knobs.clamped(knobs.weight_default * self._standing()))
+
+    def _settle(self, group: str, controller: Controller) -> None:
+        places = self._places.setdefault(group, {})
+        if controller in places:
+            return
+        if self._tree.roots[controller][1].version == 2 and places:  # one tree for all: its processes are there already
+            places[controller] = next(iter(places.values()))
+            return
+        origin = self._tree.group_of(self._members[group][0], controller)
+        folder = origin / PARENT / f"{re.sub(r'[^A-Za-z0-9_-]+', '-', group)}-{os.getpid()}"
+        places[controller] = (folder, origin)
+        self._write_record()
+        self._watch()
+        self._files.make(folder.parent)
+        self._files.make(folder)
+        self._move(group, controller)
+
+    def _hand_down(self, controller: Controller, *above: Path) -> None:
+        """Version 2: a group hands a controller down only while it has no processes of its own, the root apart."""
+        for group in above:
+            if controller in self._files.read(group / _HANDED).split():
+                continue
+            self._handed.setdefault(group, []).append(controller)
+            self._write_record()
+            try:
+                self._files.write(group / _HANDED, f"+{controller}")
+            except OSError as error:
+                self.restore()
+                raise EnvironmentUnfit(
+                    f"{group} has other processes in it and cannot share {controller} among groups ({error.strerror}); "
+                    "start the job in a group of its own, apart from whatever controls it"
+                ) from None
+
+    def _standing(self) -> float:
+        """What all groups together weigh, in processes: one each, and less where they were made nice.
+
+        The parent stands beside single processes, and niceness counts only inside a group: without this, nine in one
+        group would weigh as much as one, and a polite process would become an impolite one.
+        """
+        leaders = [self._members[group][0] for group, places in self._places.items() if "cpu" in places]
+        return sum(_NICE_STEP ** -_niceness(pid) for pid in leaders)
+
+    def _move(self, group: str, controller: Controller) -> None:
+        folder, _ = self._places[group][controller]
+        for _ in range(_SWEEPS):  # a child forked while its parent moved stays behind: sweep until none does
+            inside = set(member_ids(self._files.read(folder / PROCS)))
+            outside = [pid for pid in self._family(group) if pid not in inside]
+            if not outside:
+                return
+            for pid in outside:
+                with contextlib.suppress(ProcessLookupError):
+                    self._files.write(folder / PROCS, str(pid))
+
+    def _family(self, group: str) -> list[int]:
+        pids = set(self._members[group])
+        for pid in self._members[group]:
+            with contextlib.suppress(psutil.Error):
+                pids |= {child.pid for child in psutil.Process(pid).children(recursive=True)}
+        return sorted(pids)
+
+    def _record(self) -> dict[str, Any]:
+        places = [
+            {"folder": str(folder), "origin": str(origin)}
+            for controllers in self._places.values()
+            for folder, origin in controllers.values()
+        ]
+        handed = {str(group): controllers for group, controllers in self._handed.items()}
+        return {"owner": os.getpid(), "since": psutil.Process().create_time(), "places": places, "handed": handed}
+
+    def _write_record(self) -> None:
+        make_private(self._record_path.parent)
+        draft = self._record_path.with_suffix(".draft")
+        draft.unlink(missing_ok=True)
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(json.dumps(self._record()))
+        draft.replace(self._record_path)
+
+    def _watch(self) -> None:
+        """From the first change on: a way back at exit, and a process that outlives a kill."""
+        atexit.register(self.restore)
+        if self._wants_guardian and self._guardian is None:
+            command = [sys.executable, "-m", "tidegate.adapters.host.guardian", str(self._record_path)]
+            self._guardian = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+
+
+def recover(records: Path = RECORDS, files: CgroupFiles | None = None, tree: CgroupTree | None = None) -> int:
+    """Undo what owners that are gone left behind; how many there were."""
+    found = 0
+    if records.is_dir() and (problem := not_private(records)):
+        logger.warning("groups of earlier runs are not undone: %s", problem)
+        return 0
+    for path in sorted(records.glob("*.json")) if records.is_dir() else []:
+        try:
+            if _alive(read_record(path)):
+                continue
+            undo_record(path, files, tree)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            logger.warning("groups of an earlier run could not be undone (%s): %s", path, error)
+            continue
+        found += 1
+    return found
+
+
+def undo_record(path: Path, files: CgroupFiles | None = None, tree: CgroupTree | None = None) -> None:
+    """Undo what a record says, and remove it."""
+    _undo(read_record(path), files or CgroupFiles(), tree or CgroupTree.find())
+    path.unlink(missing_ok=True)
+
+
+def _undo(record: dict[str, Any], files: CgroupFiles, tree: CgroupTree) -> None:
+    check_record(record, tree)
+    for group, controllers in record.get("handed", {}).items():  # otherwise it could not have processes again
+        for controller in controllers:
+            with contextlib.suppress(OSError):
+                files.write(Path(group) / _HANDED, f"-{controller}")
+    parents = set()
+    for place in record["places"]:
+        folder, origin = Path(place["folder"]), Path(place["origin"])
+        parents.add(folder.parent)
+        if not folder.is_dir():
+            continue
+        for pid in member_ids(files.read(folder / PROCS)):
+            with contextlib.suppress(ProcessLookupError):
+                files.write(origin / PROCS, str(pid))
+        files.remove(folder)
+    for parent in parents:
+        with contextlib.suppress(OSError):  # gone already, or another owner has groups in it
+            files.remove(parent)
+
+
+def _alive(record: dict[str, Any]) -> bool:
+    """Is the owner still there, and not another process under its number?"""
+    try:
+        return bool(abs(psutil.Process(record["owner"]).create_time() - record["since"]) < 1.0)
+    except psutil.Error:
+        return False
+
+
+def _niceness(pid: int) -> int:
+    try:
+        return int(psutil.Process(pid).nice())
+    except psutil.Error:
+        return 0
+
+
+def _resident(pid: int) -> int:
+    try:
+        return int(psutil.Process(pid).memory_info().rss)
+    except psutil.Error:
+        return 0

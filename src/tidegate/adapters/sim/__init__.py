@@ -1,0 +1,61 @@
+"""The simulator: a whole streaming platform on a laptop, and the world behind the controller's port without a JVM.
+
+The world behind the port needs nothing but NumPy. The platform compiles its loop, so it is loaded when it is asked for.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from tidegate.adapters.sim.application import SimApplication, SimOperator
+from tidegate.adapters.sim.clock import SimClock
+from tidegate.adapters.sim.cluster import SimCluster
+from tidegate.adapters.sim.faults import ExecutorLost, Fault, MetricsMissing, MetricsStale, SlowStart
+
+if TYPE_CHECKING:
+    from tidegate.adapters.sim.plant import Plant
+    from tidegate.adapters.sim.result import SimulationResult, Table
+    from tidegate.adapters.sim.scenario import Scenario
+    from tidegate.adapters.sim.scenariofile import load_scenario, parse_scenario
+    from tidegate.adapters.sim.simulation import Simulation
+    from tidegate.adapters.sim.watch import watch
+
+_PLATFORM = {
+    "Plant": "plant",
+    "Scenario": "scenario",
+    "Simulation": "simulation",
+    "SimulationResult": "result",
+    "Table": "result",
+    "load_scenario": "scenariofile",
+    "parse_scenario": "scenariofile",
+    "watch": "watch",
+}
+
+__all__ = [
+    "ExecutorLost",
+    "Fault",
+    "MetricsMissing",
+    "MetricsStale",
+    "Plant",
+    "Scenario",
+    "SimApplication",
+    "SimClock",
+    "SimCluster",
+    "SimOperator",
+    "Simulation",
+    "SimulationResult",
+    "SlowStart",
+    "Table",
+    "load_scenario",
+    "parse_scenario",
+    "watch",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLATFORM:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f"{__name__}.{_PLATFORM[name]}"), name)
+    globals()[name] = found  # a name that is also a module's stays the function
+    return found

@@ -1,0 +1,199 @@
+"""Drives the simulated world to a level: what each target asks of it, what is refused and why, and how it goes back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from tidegate.adapters.sim.faults import SlowStart
+from tidegate.adapters.sim.gate import Gate
+from tidegate.adapters.sim.poolworld import PoolWorld
+from tidegate.adapters.sim.restart import Knob
+from tidegate.domain import (
+    Action,
+    ActionReceipt,
+    AddHost,
+    MoveApplication,
+    MoveState,
+    Outcome,
+    Receipt,
+    RemoveHost,
+    ScaleExecutors,
+    SetAdmission,
+    SetBatchInterval,
+    SetParallelism,
+    SetShare,
+    Targets,
+)
+from tidegate.domain.emptying import Emptying
+
+_TAKEN_UP = {Outcome.DONE: True, Outcome.UNDER_WAY: True, Outcome.REFUSED: False, Outcome.FAILED: False}
+Restarting = SetBatchInterval | SetParallelism
+
+
+class Knobs:
+    """Everything that can be turned in a simulated Spark context."""
+
+    def __init__(self, world: PoolWorld) -> None:
+        self._world = world
+        self.turned = 0
+        """Changes of the pool and restarts so far."""
+        self._emptying = Emptying()
+
+    def converge(self, targets: Targets) -> Receipt:
+        """A receipt for every target that was acted on, is under way or was refused; none for what is so already."""
+        receipts = [receipt for action in targets.actions() if (receipt := self._turn(action)) is not None]
+        for name, places in targets.state.items():
+            receipts += self._place_state(name, dict(places))
+        self._let_go(any(isinstance(answer.action, MoveState) and _TAKEN_UP[answer.outcome] for answer in receipts))
+        return Receipt(tuple(receipts))
+
+    def release(self) -> None:
+        """Every knob as it was before it was first turned. Executors and state stay: the job may need them."""
+        self._world.clear_shares()
+        for gate in self._world.gates:
+            gate.moves = {}
+            before = gate.application
+            if before.gated:
+                gate.admission_rows = before.admission_rows
+            plan, tasks = gate.restart, [operator.parallelism for operator in before.operators]
+            if (plan.interval_s, plan.parallelism) != (before.interval_s, tasks):
+                plan.forget()
+                gate.ask_restart()
+
+    def _turn(self, action: Action) -> ActionReceipt | None:
+        match action:
+            case ScaleExecutors():
+                return self._scale(action)
+            case SetShare():
+                return self._share(action)
+            case MoveState():
+                return None  # all moves of an application are made together
+            case MoveApplication() | AddHost() | RemoveHost():
+                return ActionReceipt(action, Outcome.REFUSED, "there is one pool here, and no fleet")
+        gate = self._world.by_name.get(action.application)
+        if gate is None:
+            return ActionReceipt(action, Outcome.REFUSED, f"no application named {action.application}")
+        return self._admit(action, gate) if isinstance(action, SetAdmission) else self._replan(action, gate)
+
+    def _scale(self, action: ScaleExecutors) -> ActionReceipt | None:
+        executors = self._world.executors
+        if executors.most is not None and action.target > executors.most:
+            return ActionReceipt(action, Outcome.REFUSED, f"the cluster has room for {executors.most} executors")
+        news = action.target != executors.requested
+        if news:
+            self.turned += 1
+            self._request(action.target)
+        if not executors.settled:
+            return ActionReceipt(action, Outcome.UNDER_WAY, pause_s=0.0)
+        return ActionReceipt(action, Outcome.DONE, pause_s=0.0) if news else None
+
+    def _request(self, target: int) -> None:
+        slow = self._world.fault_now(SlowStart)
+        in_batch = [gate.name for gate in self._world.gates if gate.in_batch]
+        self._world.executors.request(target, in_batch, slow.startup_s if slow else None, self._held())
+        self._emptying = Emptying()
+        self._world.follow_executors()
+
+    def _held(self) -> Counter[str]:
+        """How many state partitions each executor holds."""
+        states = [gate.state for gate in self._world.gates if gate.state is not None]
+        return Counter(executor for state in states for executor in state.where)
+
+    def _let_go(self, moving: bool) -> None:
+        """End the executors that are to go and hold no state any more; all of them where nobody moves it."""
+        waiting = self._world.executors.emptying
+        if not waiting:
+            return
+        held = self._held()
+        patient = self._emptying.wait(sum(held[executor] for executor in waiting), moving)
+        for executor in waiting:
+            if not held[executor] or not patient:
+                self._world.executors.let_go(executor)
+        self._world.follow_executors()
+
+    def _share(self, action: SetShare) -> ActionReceipt | None:
+        world = self._world
+        if not world.knows_group(action.group):
+            return ActionReceipt(action, Outcome.REFUSED, f"no class or application named {action.group}")
+        if world.shares.get(action.group) == action.share:
+            return None
+        world.set_share(action.group, action.share)
+        return ActionReceipt(action, Outcome.DONE, "as a weight, without a restart", pause_s=0.0)
+
+    def _admit(self, action: SetAdmission, gate: Gate) -> ActionReceipt | None:
+        if not gate.application.gated:
+            return ActionReceipt(action, Outcome.REFUSED, f"the source of {gate.name} has no gate and takes no limit")
+        if gate.admission_rows == action.rows_per_trigger:
+            return None
+        gate.admission_rows = action.rows_per_trigger
+        return ActionReceipt(action, Outcome.DONE, "at the next trigger, without a restart", pause_s=0.0)
+
+    def _replan(self, action: Restarting, gate: Gate) -> ActionReceipt | None:
+        """Plan it for the next start of the query, and restart the query for it."""
+        if (refusal := _refusal(action, gate)) is not None:
+            return ActionReceipt(action, Outcome.REFUSED, refusal)
+        plan, knob = gate.restart, _knob(action)
+        match action:
+            case SetBatchInterval():
+                news = plan.interval_s != action.interval_s
+                plan.interval_s = action.interval_s
+            case SetParallelism():
+                news = plan.plan_parallelism(action.operator, action.parallelism)
+        if news:
+            self.turned += 0 if gate.restarting else 1
+            gate.ask_restart()
+            plan.changing.add(knob)
+        if gate.restarting and knob in plan.changing:
+            pause_s = plan.pause_s(gate.parallelism, self._world.now_s)
+            return ActionReceipt(action, Outcome.UNDER_WAY, pause_s=pause_s)
+        if isinstance(action, SetParallelism) and not gate.restarting:
+            in_force = gate.parallelism[plan.index_of(action.operator)]
+            if in_force != action.parallelism:  # it was taken without a word and ignored, or another one came after it
+                note = f"{action.operator} runs with {in_force} tasks although {action.parallelism} were asked for"
+                return ActionReceipt(action, Outcome.FAILED, note)
+        return None
+
+    def _place_state(self, name: str, places: dict[int, str]) -> Iterator[ActionReceipt]:
+        """Moves that the world can make are made between two batches; until then they are under way."""
+        gate, there = self._world.by_name.get(name), self._world.executors.speeds
+        leaving = self._world.executors.emptying
+        moves: dict[int, str] = {}
+        for partition, executor in places.items():
+            action = MoveState(name, partition, executor)
+            if gate is None:
+                yield ActionReceipt(action, Outcome.REFUSED, f"no application named {name}")
+            elif gate.state is None:
+                yield ActionReceipt(action, Outcome.REFUSED, f"{name} has no state")
+            elif partition >= gate.state.count:
+                yield ActionReceipt(action, Outcome.REFUSED, f"{name} has {gate.state.count} state partitions")
+            elif executor not in there:
+                yield ActionReceipt(action, Outcome.REFUSED, f"no executor {executor} is registered")
+            elif executor in leaving:
+                yield ActionReceipt(action, Outcome.REFUSED, f"executor {executor} is about to retire")
+            elif not gate.state.where or gate.state.where[partition] != executor:
+                moves[partition] = executor
+                note, pause_s = "its state is loaded in the next batch", gate.application.state_reload_s
+                outcome = Outcome.UNDER_WAY if gate.in_batch else Outcome.DONE
+                yield ActionReceipt(action, outcome, note, pause_s)
+        if gate is not None:
+            gate.ask_moves(moves)
+
+
+def _refusal(action: Restarting, gate: Gate) -> str | None:
+    """Why it cannot be done; None where it can."""
+    if not gate.application.restartable:
+        return f"{gate.name} cannot be restarted"
+    if isinstance(action, SetParallelism):
+        names = [operator.name for operator in gate.application.operators]
+        if action.operator not in names:
+            return f"{gate.name} has no operator {action.operator}"
+    return None
+
+
+def _knob(action: Restarting) -> Knob:
+    match action:
+        case SetBatchInterval():
+            return ("interval",)
+        case SetParallelism():
+            return ("parallelism", action.operator)

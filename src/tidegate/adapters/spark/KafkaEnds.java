@@ -1,0 +1,285 @@
+package tidegate;
+
+import java.lang.reflect.Field;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeMap;
+import java.util.concurrent.TimeUnit;
+import java.util.function.Supplier;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.Config;
+import org.apache.kafka.clients.admin.ConfigEntry;
+import org.apache.kafka.clients.admin.ListOffsetsOptions;
+import org.apache.kafka.clients.admin.ListOffsetsResult;
+import org.apache.kafka.clients.admin.OffsetSpec;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.common.IsolationLevel;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.config.ConfigResource;
+
+/**
+ * Asks the brokers how far the topics of running queries reach, with each query's own connection settings.
+ *
+ * Spark asks only when it plans a batch, which may be minutes apart. This asks every second, in a thread of its own, and
+ * answers with lines that watcher.py reads. Compiled by Janino beside the connector's own classes.
+ */
+public class KafkaEnds implements Runnable, Supplier {
+    private static final long EVERY_MS = 1000;
+    private static final long PARTITIONS_EVERY_MS = 30000;
+    private static final long TIMEOUT_MS = 10000;
+    private static final long[] BACK_S = {
+        604800, 259200, 86400, 43200, 21600, 7200, 3600, 1800, 1200, 900, 600, 420, 300, 240, 180, 150, 120, 105, 90, 75, 60, 50,
+        40, 30, 25, 20, 16, 12, 9, 7, 5, 4, 3, 2, 1
+    };
+
+    private final Map followed = new HashMap();
+    private final List lines = new ArrayList();
+    private boolean running;
+
+    /** Follow the topics of a run; `group` is the consumer group that its progress is committed to, empty for none. */
+    public synchronized void follow(String run, Object source, String group) throws Exception {
+        if (!followed.containsKey(run)) {
+            followed.put(run, new Followed(run, source, group));
+            if (!running) {
+                running = true;
+                Thread thread = new Thread(this, "tidegate-kafka");
+                thread.setDaemon(true);
+                thread.setContextClassLoader(source.getClass().getClassLoader());
+                thread.start();
+            }
+        }
+    }
+
+    /** Let go of all runs but these. */
+    public synchronized void keep(Collection runs) {
+        Iterator each = followed.values().iterator();
+        while (each.hasNext()) {
+            Followed one = (Followed) each.next();
+            if (!runs.contains(one.run)) {
+                one.over = true;
+                each.remove();
+            }
+        }
+    }
+
+    /** Batches up to these offsets are committed: say so to the consumer group, where one is named. */
+    public synchronized void committed(String run, Map offsets) {
+        Followed one = (Followed) followed.get(run);
+        if (one != null && !one.group.isEmpty()) {
+            one.toCommit = offsets;
+        }
+    }
+
+    public synchronized Object get() {
+        StringBuilder text = new StringBuilder();
+        for (int at = 0; at < lines.size(); at++) {
+            text.append((String) lines.get(at)).append('\n');
+        }
+        lines.clear();
+        return text.toString();
+    }
+
+    synchronized void report(String line) {
+        if (lines.size() < 2000) {
+            lines.add(line);
+        }
+    }
+
+    public void run() {
+        while (true) {
+            List all;
+            synchronized (this) {
+                if (followed.isEmpty()) {
+                    running = false;
+                    return;
+                }
+                all = new ArrayList(followed.values());
+            }
+            for (int at = 0; at < all.size(); at++) {
+                ((Followed) all.get(at)).ask(this);
+            }
+            try {
+                Thread.sleep(EVERY_MS);
+            } catch (InterruptedException over) {
+                return;
+            }
+        }
+    }
+
+    /** The topics of one run. */
+    public static class Followed {
+        final String run;
+        final String group;
+        volatile boolean over;
+        volatile Map toCommit;
+        private final Object strategy;
+        private final Map parameters;
+        private Admin admin;
+        private Set partitions;
+        private long partitionsMs;
+        private long retentionMs = -1;
+        private String error = "";
+
+        Followed(String run, Object source, String group) throws Exception {
+            this.run = run;
+            this.group = group;
+            Object reader = field(source, "kafkaOffsetReader", "kafkaReader");
+            this.strategy = field(reader, "consumerStrategy", "consumerStrategy");
+            this.parameters = (Map) reader.getClass().getMethod("driverKafkaParams", new Class[0]).invoke(reader, new Object[0]);
+        }
+
+        void ask(KafkaEnds ends) {
+            try {
+                boolean first = admin == null;
+                if (first) {
+                    admin = (Admin) strategy.getClass().getMethod("createAdmin", new Class[] {Map.class})
+                        .invoke(strategy, new Object[] {parameters});
+                }
+                long now = System.currentTimeMillis();
+                if (partitions == null || now - partitionsMs > PARTITIONS_EVERY_MS) {
+                    partitions = assigned();
+                    partitionsMs = now;
+                    retentionMs = retention();
+                }
+                if (first) {
+                    for (int at = 0; at < BACK_S.length; at++) {
+                        long time = now - BACK_S[at] * 1000;
+                        ends.report(line("H", time, offsets(OffsetSpec.forTimestamp(time))));
+                    }
+                }
+                now = System.currentTimeMillis();
+                ends.report(line("K", now, offsets(OffsetSpec.latest())));
+                commit();
+                error = "";
+            } catch (Throwable failed) {
+                String said = String.valueOf(failed.getCause() == null ? failed : failed.getCause());
+                if (!said.equals(error)) {
+                    ends.report("F\t" + run + "\t" + said.replace('\t', ' ').replace('\n', ' '));
+                    error = said;
+                }
+                partitions = null;
+            }
+            if (over && admin != null) {
+                admin.close(java.time.Duration.ZERO);
+                admin = null;
+            }
+        }
+
+        private Set assigned() throws Exception {
+            Object found = strategy.getClass().getMethod("assignedTopicPartitions", new Class[] {Admin.class})
+                .invoke(strategy, new Object[] {admin});
+            Set all = new HashSet();
+            scala.collection.Iterator each = ((scala.collection.Iterable) found).iterator();
+            while (each.hasNext()) {
+                all.add(each.next());
+            }
+            return all;
+        }
+
+        /** Offsets by partition; a time after the last record has none, and is left out. */
+        private Map offsets(OffsetSpec spec) throws Exception {
+            Map wanted = new HashMap();
+            Iterator each = partitions.iterator();
+            while (each.hasNext()) {
+                wanted.put(each.next(), spec);
+            }
+            boolean committed = "read_committed".equals(parameters.get("isolation.level"));
+            ListOffsetsOptions options = new ListOffsetsOptions(committed ? IsolationLevel.READ_COMMITTED : IsolationLevel.READ_UNCOMMITTED);
+            Map answers = (Map) admin.listOffsets(wanted, options).all().get(TIMEOUT_MS, TimeUnit.MILLISECONDS);
+            Map found = new HashMap();
+            each = answers.entrySet().iterator();
+            while (each.hasNext()) {
+                Map.Entry entry = (Map.Entry) each.next();
+                long offset = ((ListOffsetsResult.ListOffsetsResultInfo) entry.getValue()).offset();
+                if (offset >= 0) {
+                    found.put(entry.getKey(), Long.valueOf(offset));
+                }
+            }
+            return found;
+        }
+
+        /** The shortest time after which a topic of this run may delete a record; negative for none. */
+        private long retention() {
+            long shortest = -1;
+            try {
+                Set resources = new HashSet();
+                Iterator each = partitions.iterator();
+                while (each.hasNext()) {
+                    resources.add(new ConfigResource(ConfigResource.Type.TOPIC, ((TopicPartition) each.next()).topic()));
+                }
+                Map configs = (Map) admin.describeConfigs(resources).all().get(TIMEOUT_MS, TimeUnit.MILLISECONDS);
+                each = configs.values().iterator();
+                while (each.hasNext()) {
+                    ConfigEntry entry = ((Config) each.next()).get("retention.ms");
+                    long millis = entry == null ? -1 : Long.parseLong(entry.value());
+                    shortest = millis >= 0 && (shortest < 0 || millis < shortest) ? millis : shortest;
+                }
+            } catch (Exception forbidden) {
+                return -1; // reading a topic's settings needs a right of its own
+            }
+            return shortest;
+        }
+
+        private void commit() throws Exception {
+            Map offsets = toCommit;
+            if (offsets == null) {
+                return;
+            }
+            Map wanted = new HashMap();
+            Iterator each = offsets.entrySet().iterator();
+            while (each.hasNext()) {
+                Map.Entry entry = (Map.Entry) each.next();
+                String name = (String) entry.getKey();
+                int dash = name.lastIndexOf('-');
+                TopicPartition partition = new TopicPartition(name.substring(0, dash), Integer.parseInt(name.substring(dash + 1)));
+                wanted.put(partition, new OffsetAndMetadata(((Number) entry.getValue()).longValue()));
+            }
+            admin.alterConsumerGroupOffsets(group, wanted).all().get(TIMEOUT_MS, TimeUnit.MILLISECONDS);
+            toCommit = toCommit == offsets ? null : toCommit;
+        }
+
+        private String line(String kind, long time, Map offsets) {
+            Map topics = new TreeMap();
+            Iterator each = offsets.entrySet().iterator();
+            while (each.hasNext()) {
+                Map.Entry entry = (Map.Entry) each.next();
+                TopicPartition partition = (TopicPartition) entry.getKey();
+                StringBuilder text = (StringBuilder) topics.get(partition.topic());
+                if (text == null) {
+                    text = new StringBuilder();
+                    topics.put(partition.topic(), text);
+                }
+                text.append(text.length() == 0 ? "" : ",").append('"').append(partition.partition()).append("\":").append(entry.getValue());
+            }
+            StringBuilder text = new StringBuilder();
+            each = topics.entrySet().iterator();
+            while (each.hasNext()) {
+                Map.Entry entry = (Map.Entry) each.next();
+                text.append(text.length() == 0 ? "" : ",").append('"').append(entry.getKey()).append("\":{").append(entry.getValue()).append('}');
+            }
+            return kind + "\t" + run + "\t" + time + "\t" + retentionMs + "\t{" + text + "}";
+        }
+
+        private static Object field(Object target, String name, String other) throws Exception {
+            Class kind = target.getClass();
+            while (kind != null) {
+                Field[] fields = kind.getDeclaredFields();
+                for (int at = 0; at < fields.length; at++) {
+                    if (fields[at].getName().equals(name) || fields[at].getName().equals(other)) {
+                        fields[at].setAccessible(true);
+                        return fields[at].get(target);
+                    }
+                }
+                kind = kind.getSuperclass();
+            }
+            throw new NoSuchFieldException(name);
+        }
+    }
+}

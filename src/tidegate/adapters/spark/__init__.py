@@ -1,0 +1,1 @@
+"""The Spark side: everything that knows pyspark lives here."""

@@ -1,0 +1,152 @@
+"""When the rows of a Kafka query arrived: from how far its topics reached at each second.
+
+The broker's end offsets, watched every second, are an arrival curve for each partition: row `o` arrived when the end
+offset passed `o`. Between two looks it is interpolated, so a time is right to within a second. What had arrived before
+anybody watched is dated by the records' own timestamps (`offsetsForTimes`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tidegate.domain import LatencySample
+
+Offsets = dict[str, dict[str, int]]
+"""By topic and partition, as Spark writes them."""
+
+_MOST_POINTS = 600
+_GRID = 33
+"""Rows of a partition's part of a batch that are dated; those between them are spread evenly."""
+
+
+@dataclass(slots=True)
+class _Curve:
+    """One partition: times and end offsets, both rising."""
+
+    times_s: list[float] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
+
+    def add(self, time_s: float, offset: int) -> None:
+        if self.times_s and time_s <= self.times_s[-1]:
+            return
+        self.times_s.append(time_s)
+        self.offsets.append(max(offset, self.offsets[-1]) if self.offsets else offset)
+        if len(self.times_s) > _MOST_POINTS:  # every second point of the older half goes
+            half = _MOST_POINTS // 2
+            self.times_s[1:half] = self.times_s[1:half:2]
+            self.offsets[1:half] = self.offsets[1:half:2]
+
+    def forget_before(self, offset: int) -> None:
+        """Rows below the offset are done with; one point before it stays, to interpolate from."""
+        done = max(0, bisect_right(self.offsets, offset) - 1)
+        del self.times_s[:done], self.offsets[:done]
+
+
+class ArrivalCurves:
+    """The arrival curves of one run's partitions."""
+
+    def __init__(self) -> None:
+        self._curves: dict[tuple[str, str], _Curve] = {}
+        self.ends: Offsets = {}
+        """The newest end offsets, and when they were read."""
+        self.time_s: float | None = None
+
+    def add(self, time_s: float, ends: Offsets, looked_up: bool = False) -> None:
+        """The topics reached this far at that time. A partition that is missing in a look-up had nothing later."""
+        for topic, partitions in ends.items():
+            for partition, offset in partitions.items():
+                self._curves.setdefault((topic, partition), _Curve()).add(time_s, offset)
+        if not looked_up:
+            self.ends, self.time_s = ends, time_s
+
+    @property
+    def arrived(self) -> int:
+        return sum(offset for partitions in self.ends.values() for offset in partitions.values())
+
+    def lags(self, planned: Offsets) -> dict[str, int]:
+        """Rows that wait, by partition; `planned` is where the newest batch ends."""
+        return {
+            f"{topic}-{partition}": max(0, end - planned.get(topic, {}).get(partition, end))
+            for topic, partitions in self.ends.items()
+            for partition, end in partitions.items()
+        }
+
+    def oldest_s(self, planned: Offsets) -> float | None:
+        """When the oldest waiting row arrived; None where none waits."""
+        found = [
+            self._arrived_s(curve, np.array([float(first)]))[0]
+            for (topic, partition), curve in self._curves.items()
+            if (first := planned.get(topic, {}).get(partition)) is not None
+            and first < self.ends.get(topic, {}).get(partition, 0)
+        ]
+        return float(min(found)) if found else None
+
+    def latency(self, before: Offsets, after: Offsets, committed_s: float) -> LatencySample | None:
+        """Latencies of the rows between two offsets, to the commit of their batch; None where nothing is known.
+
+        >>> curves = ArrivalCurves()
+        >>> for second in range(11):
+        ...     curves.add(100.0 + second, {"t": {"0": 10 * second}})
+        >>> seen = curves.latency({"t": {"0": 0}}, {"t": {"0": 100}}, committed_s=112.0)
+        >>> seen.rows, round(seen.p50_s, 1), round(seen.max_s, 1)
+        (100, 6.8, 12.0)
+        """
+        times: list[np.ndarray] = []
+        weights: list[np.ndarray] = []
+        rows = 0
+        for topic, partitions in after.items():
+            for partition, end in partitions.items():
+                first = before.get(topic, {}).get(partition)
+                curve = self._curves.get((topic, partition))
+                if first is None or curve is None or end <= first or not curve.times_s:
+                    continue
+                grid = np.linspace(first, end, _GRID)
+                middle = (grid[1:] + grid[:-1]) / 2
+                times.append(np.append(self._arrived_s(curve, middle), self._arrived_s(curve, grid[:1])))
+                weights.append(np.append(np.full(len(middle), (end - first) / len(middle)), 0.0))
+                rows += end - first
+        if not rows:
+            return None
+        latency = committed_s - np.concatenate(times)
+        order = np.argsort(latency)
+        latency, share = np.maximum(latency[order], 0.0), np.cumsum(np.concatenate(weights)[order]) / rows
+        p50, p90, p99 = (float(latency[min(int(np.searchsorted(share, q)), len(share) - 1)]) for q in (0.5, 0.9, 0.99))
+        return LatencySample(rows, p50, p90, p99, float(latency[-1]))
+
+    def forget_before(self, committed: Offsets) -> None:
+        """The rows before these offsets are committed and dated."""
+        for (topic, partition), curve in self._curves.items():
+            offset = committed.get(topic, {}).get(partition)
+            if offset is not None:
+                curve.forget_before(offset)
+
+    @staticmethod
+    def _arrived_s(curve: _Curve, rows: np.ndarray) -> np.ndarray:
+        """Row o has arrived once the end offset is above o. Where the curve is flat the later time counts.
+
+        A flat stretch means that nothing came: a row right after it came with the next rise, not at its begin.
+        """
+        times, offsets = np.array(curve.times_s), np.array(curve.offsets, dtype=np.float64)
+        at = np.clip(np.searchsorted(offsets, rows, side="right"), 1, max(1, len(offsets) - 1))
+        if len(offsets) == 1:
+            return np.full(len(rows), times[0])
+        low, high = offsets[at - 1], offsets[at]
+        part = np.clip((rows - low) / np.maximum(high - low, 1e-9), 0.0, 1.0)
+        return np.asarray(times[at - 1] + part * (times[at] - times[at - 1]))
+
+
+def whole_offsets(value: object) -> Offsets | None:
+    """Offsets of a Kafka source as Spark reports them; None where they are none.
+
+    >>> whole_offsets({"t": {"0": 5}}), whole_offsets({"logOffset": 3}), whole_offsets(None)
+    ({'t': {'0': 5}}, None, None)
+    """
+    if not isinstance(value, dict) or not value:
+        return None
+    for partitions in value.values():
+        if not isinstance(partitions, dict) or not all(isinstance(offset, int) for offset in partitions.values()):
+            return None
+    return value

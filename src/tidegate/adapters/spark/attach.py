@@ -1,0 +1,303 @@
+"""`tidegate.attach(spark, policy)`: two lines that put a running Spark job under control.
+
+The controller lives in a thread of the driver. An error in it ends the control and is reported; the job goes on.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import re
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+
+from tidegate import extensions
+from tidegate.adapters.spark.cluster import SparkCluster
+from tidegate.adapters.spark.features import has_gated_source
+from tidegate.adapters.spark.queries import Build, RestartableQuery
+from tidegate.adapters.spark.settings import Settings
+from tidegate.control.clock import WallClock
+from tidegate.control.controller import Controller
+from tidegate.control.journal import SqliteJournal
+from tidegate.control.knowledge import Knowledge
+from tidegate.control.policyfile import PolicyFile, load_policy, policy_from
+from tidegate.control.recording import RecordingJournal
+from tidegate.control.runner import KNOWLEDGE, Runner
+from tidegate.control.yamlmodel import from_mapping
+from tidegate.domain import InvalidInput, Mode, NotSupported, TidegateError
+from tidegate.domain.capability import Capability
+from tidegate.domain.policy import Policy
+from tidegate.domain.rules import ConsoleRule
+from tidegate.history import HistoryWriter
+from tidegate.plan.arbiter import proposers_named
+
+if TYPE_CHECKING:
+    from tidegate.view.server import Console
+
+logger = logging.getLogger("tidegate")
+
+_attached: dict[str, Gate] = {}
+_END_WAIT_S = 10.0
+
+
+def attach(
+    spark: SparkSession,
+    policy: Policy | Mapping[str, Any] | str | Path | None = None,
+    *,
+    mode: Mode | str | None = None,
+    controller: str | None = None,
+    proposers: Collection[str] | None = None,
+    checkpoints: str | Path | None = None,
+) -> Gate:
+    """Put every streaming query of this Spark context under control, and return the gate to it.
+
+    `policy` is a policy, a mapping, or the path of a YAML file, which is read again whenever it changes; `mode`
+    overrides the policy's. `controller` names a controller that is plugged in and decides in place of Tidegate's;
+    `proposers` names those that Tidegate's own asks, for example `["pool"]`; left out, it asks all of them.
+    `checkpoints` is the folder for the checkpoints of queries that `gate.start` is given none for.
+    """
+    if not hasattr(spark, "_jsparkSession"):
+        raise NotSupported(
+            "tidegate.attach needs a classic SparkSession; a Spark Connect session has no driver to attach to: "
+            "call it in the driver itself"
+        )
+    file = PolicyFile(policy) if isinstance(policy, str | Path) else None
+    if isinstance(policy, str | Path | None):
+        chosen = file.policy if file is not None else load_policy(None)
+    else:
+        chosen = policy_from(policy)
+    if mode is not None:
+        chosen = chosen.model_copy(update={"mode": _mode(mode)})
+    application_id = spark.sparkContext.applicationId
+    if application_id in _attached and _attached[application_id].running:
+        raise InvalidInput("Tidegate is attached to this Spark context already; stop that gate first: gate.stop()")
+    gate = Gate(spark, chosen, controller, lambda: _changed(file, mode), proposers, checkpoints)
+    _attached[application_id] = gate
+    return gate
+
+
+class Gate:
+    """The handle on one controlled Spark context."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        policy: Policy,
+        controller: str | None = None,
+        reload: Callable[[], Policy | None] = lambda: None,
+        proposers: Collection[str] | None = None,
+        checkpoints: str | Path | None = None,
+    ) -> None:
+        self._spark = spark
+        self._checkpoints = Path(checkpoints) if checkpoints is not None else None
+        self.policy = policy
+        self.failure: BaseException | None = None
+        """What ended the control, where something did."""
+        rule = policy.journal
+        path = rule.path or f"tidegate-{_file_name(spark.sparkContext.appName or 'job')}.db"
+        self.journal = SqliteJournal(path, rule.keep_days, rule.max_megabytes)
+        # It goes with the process, not with this object: queries outlive their control.
+        self._folder = Path(tempfile.mkdtemp(prefix="tidegate-"))
+        atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
+        _register_source(spark)
+        self.cluster = SparkCluster(
+            spark,
+            policy,
+            note=lambda event, text: self.journal.note(time.time(), event, text),
+            bound_first_batches=controller is None,
+        )
+        self._clock = WallClock()
+        saved = self.journal.load_blob(KNOWLEDGE)
+        self.controller = Controller(
+            policy,
+            Knowledge.from_bytes(saved) if saved is not None else None,
+            extensions.make("controllers", controller) if controller is not None else None,
+            proposers_named(proposers) if proposers is not None else None,
+        )
+        self.controller.forget_targets()  # Spark has started anew, whatever was asked of it in an earlier life
+        self._recording = (
+            RecordingJournal(self.journal, HistoryWriter(Path(policy.journal.history)))
+            if policy.journal.history
+            else None
+        )
+        self.runner = Runner(
+            self.cluster,
+            self.controller,
+            self._clock,
+            self._recording or self.journal,
+            self.journal,
+            reload,
+        )
+        self._thread = threading.Thread(target=self._run, name="tidegate-control", daemon=True)
+        self.journal.note(time.time(), "control-started", f"mode {policy.mode}, every {policy.interval_s:g} s")
+        self._thread.start()
+        atexit.register(self.stop)
+        self._console: Console | None = None
+        if policy.console is not None:
+            try:
+                self.console()
+            except (TidegateError, OSError) as error:  # nobody loses a job over a page
+                logger.warning("the console did not start: %s", error)
+                self.journal.note(time.time(), "console-failed", str(error))
+
+    def console(self, **settings: Any) -> Console:
+        """Serve the page, the API and metrics; `settings` are those of `console` in the policy, such as `port`.
+
+        A second call gives the same server. It ends with the gate.
+        """
+        if self._console is None:
+            from tidegate.view.api import Steer
+            from tidegate.view.server import Console
+
+            rule = self.policy.console or ConsoleRule()
+            rule = from_mapping({**rule.model_dump(), **settings}, ConsoleRule, "console")
+            steer = Steer(self.runner.steering, lambda: self.controller.policy, lambda: self.running)
+            self._console = Console([self.journal.path], rule, steer)
+            self.journal.note(time.time(), "console-started", self._console.url)
+        return self._console
+
+    @property
+    def running(self) -> bool:
+        """Is the control alive?"""
+        return self._thread.is_alive()
+
+    @property
+    def rebalancing(self) -> bool:
+        """Is a query between two runs?"""
+        return self.cluster.rebalancing
+
+    def start(self, name: str, build: Build, checkpoint: str | Path | None = None) -> RestartableQuery:
+        """Start a query that Tidegate may restart with other settings.
+
+        `build(spark, settings)` returns a `DataStreamWriter` with its checkpoint location set, not started. Without a
+        `checkpoint` here, one of its own in the build, or the folder that `attach` was given, the query's checkpoint
+        goes with the process.
+        """
+        if name in self.cluster.restartable and self.cluster.restartable[name].query.isActive:
+            raise InvalidInput(f"a query named {name!r} runs already")
+        unique = f"{_file_name(name)}-{crc32(name.encode()):08x}"  # names may differ in what is dropped
+        folder = self._folder / unique
+        kept = self._checkpoints / (name if _file_name(name) == name else unique) if self._checkpoints else None
+        settings = Settings(
+            name,
+            gate=str(folder / "gate.json"),
+            checkpoint=str(checkpoint or kept or folder / "checkpoint"),
+            pool=(self.policy.class_name(name) or "") if self.policy.mode is Mode.APPLY else "",
+        )
+        query = RestartableQuery(self._spark, build, settings, self.cluster.limits)
+        self.cluster.restartable[name] = query
+        return query
+
+    def forget(self, name: str) -> None:
+        """Let go of a query that has ended."""
+        self.cluster.restartable.pop(name, None)
+
+    def queries(self) -> list[RestartableQuery]:
+        """The queries that were started through this gate."""
+        return list(self.cluster.restartable.values())
+
+    def failures(self) -> dict[str, Exception]:
+        """Why queries of this gate do not run, by name: those that an error ended or kept from starting again."""
+        found = {query.name: query.failure for query in self.queries() if not query.query.isActive}
+        return {name: failure for name, failure in found.items() if failure is not None}
+
+    def capabilities(self) -> tuple[Capability, ...]:
+        """What Tidegate can do in this context: by its version, for its cluster, and for every query that runs."""
+        return self.cluster.capabilities()
+
+    def settle(self, limit_s: float = 10.0) -> None:
+        """Wait until the controller has taken another look: what has happened by now is then in the journal."""
+        seen, deadline_s = self.runner.steps, time.monotonic() + limit_s
+        while self.running and self.runner.steps < seen + 2 and time.monotonic() < deadline_s:
+            time.sleep(0.02)
+
+    def stop(self) -> None:
+        """End the control; queries and executors stay as they are, everything that was turned is turned back.
+
+        That is admission, scheduler pools, and dynamic allocation where it was taken over.
+        """
+        self._clock.stop()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(_END_WAIT_S)
+        if self._console is not None:
+            console, self._console = self._console, None
+            console.close()
+        atexit.unregister(self.stop)
+
+    def __enter__(self) -> Gate:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _run(self) -> None:
+        """The thread's whole life. Whatever happens in here stays in here."""
+        try:
+            self.runner.run()
+            self.journal.note(time.time(), "control-ended", "stopped")
+        except BaseException as error:
+            if self._context_stopped():
+                self.journal.note(time.time(), "control-ended", "the Spark context was stopped")
+                return
+            self.failure = error
+            text = f"{type(error).__name__}: {str(error).strip() or 'no message'}".splitlines()[0]
+            logger.error("Tidegate's control has ended (%s); the job goes on without it", text)
+            self.journal.note(time.time(), "control-failed", text)
+        finally:
+            self._close()
+
+    def _context_stopped(self) -> bool:
+        context = self._spark.sparkContext._jsc
+        return context is None or bool(context.sc().isStopped())
+
+    def _close(self) -> None:
+        try:
+            if not self._context_stopped():
+                self.cluster.release()
+                self.cluster.close()
+            if self._recording is not None:
+                self._recording.close(time.time())
+        except Exception as error:
+            logger.warning("the control did not end in good order: %s", str(error).splitlines()[0])
+        self.journal.close()  # one whole file; a note that comes later opens it again
+
+
+def _register_source(spark: SparkSession) -> None:
+    """Make `format("tidegate")` known where this Spark can have it; a job that does not use it can do without."""
+    if not has_gated_source():
+        return
+    from tidegate.adapters.spark.source import TidegateSource
+
+    try:
+        spark.dataSource.register(TidegateSource)
+    except AnalysisException as error:  # known in another session already
+        logger.info('format("tidegate") is not available in this session: %s', str(error).splitlines()[0])
+
+
+def _changed(file: PolicyFile | None, mode: Mode | str | None) -> Policy | None:
+    """The policy of the file where it has changed, in the mode that was asked for."""
+    policy = file.poll() if file is not None else None
+    return policy if policy is None or mode is None else policy.model_copy(update={"mode": _mode(mode)})
+
+
+def _mode(mode: Mode | str) -> Mode:
+    try:
+        return Mode(mode)
+    except ValueError:
+        raise InvalidInput(f"mode {str(mode)!r}: use off, recommend or apply") from None
+
+
+def _file_name(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-.") or "job"

@@ -1,0 +1,127 @@
+"""Spark inside one machine: a driver with executors that are processes of their own, or all in one process."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
+
+from tidegate.adapters.spark.executors import request_executors
+from tidegate.adapters.spark.java import require_java
+from tidegate.domain import EnvironmentUnfit
+
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+# The first-tier compiler and the serial collector cut the CPU of small batches by a third; the deep plans of
+# streaming queries want a larger stack with them. Every batch compiles new classes: the first tier's own code cache
+# (48 MB) is full after some minutes of several queries, and the compiler then gives up for good.
+_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -Xss4m"
+_SECRET = re.compile(r"(?i)secret|password|token|access[.]?key")
+"""Spark's own rule (`spark.redaction.regex`)."""
+_ADDRESS = "SPARK_LOCAL_IP"
+_SETTINGS = {
+    "spark.driver.extraJavaOptions": _JAVA,
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
+    "spark.python.daemon.module": "tidegate.adapters.spark.warm_daemon",
+}
+
+
+def embedded_session(
+    name: str,
+    executors: int,
+    most_executors: int,
+    slots: int,
+    memory_mb: int = 1024,
+    settings: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """Start a cluster that can grow to `most_executors`, with a target of `executors`.
+
+    Standalone starts all it can at first; a pool keeper, or `settle_executors`, brings them down to the target.
+    """
+    own = embedded_settings(most_executors, slots, memory_mb)
+    with _on_loopback():
+        spark = _session(name, own["spark.master"], {**own, **(settings or {})})
+    request_executors(spark.sparkContext, executors)
+    return spark
+
+
+def embedded_settings(most_executors: int, slots: int, memory_mb: int = 1024) -> dict[str, str]:
+    """The settings of an embedded cluster, its master among them."""
+    return {
+        **_SETTINGS,
+        "spark.master": f"local-cluster[{most_executors},{slots},{memory_mb}]",
+        "spark.executor.memory": f"{memory_mb}m",
+        "spark.executor.extraJavaOptions": _JAVA,
+    }
+
+
+def local_session(
+    name: str, slots: int, memory_mb: int, settings: Mapping[str, str] | None = None, master: str | None = None
+) -> SparkSession:
+    """Spark in one small JVM, one of several on a machine; or its driver, where a master is given."""
+    own = {"spark.driver.memory": f"{memory_mb}m"}
+    return _session(name, master or f"local[{slots}]", {**own, **(settings or {})})
+
+
+def _session(name: str, master: str, settings: Mapping[str, str]) -> SparkSession:
+    require_java()
+    # Without this the workers pick the system's Python and fail much later.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(name).master(master)
+    wanted = {**_SETTINGS, **settings}
+    for key, value in wanted.items():
+        builder = builder.config(key, value)
+    return start_session(builder, wanted)
+
+
+@contextmanager
+def _on_loopback() -> Iterator[None]:
+    """Start the JVM so that master, workers and executors listen on the loopback interface, not only the driver.
+
+    They take their address from the environment, not from the settings.
+    """
+    before = os.environ.get(_ADDRESS)
+    os.environ.setdefault(_ADDRESS, "127.0.0.1")
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_ADDRESS]
+
+
+def _start_jvm(settings: Mapping[str, str]) -> None:
+    """Where settings hold secrets: start the JVM without them, and hand them over on the bridge.
+
+    PySpark starts the JVM with every setting on its command line, where anybody on the machine reads them with `ps`.
+    """
+    if not any(_SECRET.search(key) for key in settings):
+        return
+    harmless = [(key, value) for key, value in settings.items() if not _SECRET.search(key)]
+    SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(harmless))
+
+
+def start_session(builder: SparkSession.Builder, settings: Mapping[str, str] | None = None) -> SparkSession:
+    """Start Spark, with the usual reasons for failing said in a line."""
+    try:
+        _start_jvm(settings or {})
+        return builder.getOrCreate()
+    except Exception as error:  # py4j and pyspark raise several kinds; the cause is in the text
+        text = str(error)
+        if "BindException" in text or "Address already in use" in text:
+            raise EnvironmentUnfit(
+                "Spark cannot bind its port: it is in use; stop the other program or set another "
+                "(spark.ui.port, spark.driver.port)"
+            ) from error
+        first = text.strip().splitlines()[0] if text.strip() else type(error).__name__
+        raise EnvironmentUnfit(f"Spark did not start: {first}") from error

@@ -1,0 +1,32 @@
+"""Java classes of ours inside the driver, compiled by Janino, which every Spark ships for its own generated code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+_classes: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
+
+
+def compiled(gateway: Any, name: str, loader: Any = None) -> Any:
+    """The class `tidegate.<name>`, compiled once: py4j knows methods by class name and would mix up a second one.
+
+    `loader` knows the classes that it needs; by default those of Spark and of the job.
+    """
+    known = _classes.setdefault(gateway, {})
+    if name not in known:
+        compiler = gateway.jvm.org.codehaus.janino.SimpleCompiler()
+        compiler.setParentClassLoader(loader or gateway.jvm.java.lang.Thread.currentThread().getContextClassLoader())
+        compiler.setTargetVersion(8)  # for calls of static methods of interfaces
+        compiler.cook(Path(__file__).with_name(f"{name}.java").read_text())
+        known[name] = compiler.getClassLoader().loadClass(f"tidegate.{name}")
+    return known[name]
+
+
+def new_inside(gateway: Any, name: str, *arguments: Any, loader: Any = None) -> Any:
+    """A new object of the class `tidegate.<name>`."""
+    given = gateway.new_array(gateway.jvm.java.lang.Object, len(arguments))
+    for place, argument in enumerate(arguments):
+        given[place] = argument
+    return compiled(gateway, name, loader).getConstructors()[0].newInstance(given)

@@ -1,0 +1,226 @@
+"""Where the state partitions of every query are, and how they are told to go to another executor.
+
+A move is made between two batches, for all operators and stores of a partition together (see `Placement.java`). The
+next batch's task goes there and loads the state from the checkpoint; nothing is restarted.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+
+from tidegate.adapters.spark.applications import StatefulRun
+from tidegate.adapters.spark.janino import compiled
+from tidegate.domain import ActionReceipt, ExecutorSample, MoveState, Outcome
+from tidegate.domain.capability import Capability
+
+_PATIENCE_MS = 60_000
+"""A move that waits for the end of a batch longer than this is asked for again."""
+_MOST_BATCHES = 5
+"""Batches in which Spark may run a partition elsewhere before its move counts as failed."""
+_LOOK_AGAIN_S = 10.0
+"""How often places are read while nothing moves: Spark may take a task elsewhere where its slots are taken."""
+_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+_UNLOAD = "spark.sql.streaming.stateStore.unloadOnCommit"
+
+
+@dataclass(slots=True)
+class _Known:
+    """One run, as far as its state is concerned."""
+
+    run: StatefulRun
+    java: Any
+    """Our `Placement` in the driver; None where it could not be made."""
+    refusal: str | None
+    """Why its state must stay where it is."""
+    wishes: dict[int, tuple[str, int]] = field(default_factory=dict)
+    """The executor that each partition was told to go to, and the last batch before that."""
+    next: tuple[str, ...] = ()
+    """Where the next batch will look for each partition."""
+    last: tuple[str, ...] = ()
+    """Where the last batch ran it."""
+    there: frozenset[str] = frozenset()
+    """The executors that were registered then."""
+    looked_s: float = -_LOOK_AGAIN_S
+
+    def look(self, there: frozenset[str]) -> None:
+        """Ask the driver where everything is: at once where something may have changed, else now and then.
+
+        The coordinator is asked for every store; a query may have hundreds.
+        """
+        now_s = time.monotonic()
+        settled = there == self.there and not self.wishes and all(self.next)
+        if self.java is None or (settled and now_s - self.looked_s < _LOOK_AGAIN_S):
+            return
+        self.there, self.looked_s = there, now_s
+        self.next, self.last = (
+            tuple(place if place in there else "" for place in part.split(","))
+            for part in str(self.java.where()).split(";")
+        )
+        arrived = [place for place, (executor, _) in self.wishes.items() if self.last[place] == executor]
+        for partition in arrived:
+            del self.wishes[partition]
+
+    def in_vain(self, partition: int, executor: str) -> bool:
+        """Was this asked for long ago, and Spark has run the partition elsewhere ever since?"""
+        wish = self.wishes.get(partition)
+        if wish is None or wish[0] != executor:
+            wish = self.wishes[partition] = (executor, self.run.last_batch)
+        if self.run.last_batch - wish[1] <= _MOST_BATCHES:
+            return False
+        del self.wishes[partition]
+        return True
+
+
+class StatePlaces:
+    """The state partitions of all queries of a context."""
+
+    def __init__(self, sc: SparkContext, move_old_rocksdb: bool) -> None:
+        self._sc = sc
+        self._old_rocksdb = move_old_rocksdb
+        self._known: dict[str, _Known] = {}
+        """By application."""
+
+    def look(self, runs: Sequence[StatefulRun], registered: Sequence[ExecutorSample]) -> None:
+        """Take note of where everything is; what is on an executor that has gone is nowhere."""
+        before, self._known = self._known, {}
+        for run in runs:
+            known = before.get(run.name)
+            if known is None or known.run.run_id != run.run_id:
+                known = self._begin(run)
+            known.run = run
+            self._known[run.name] = known
+            known.look(frozenset(executor.id for executor in registered))
+
+    def places(self, application: str) -> tuple[str, ...]:
+        """The executor that ran each partition in the last batch."""
+        known = self._known.get(application)
+        return known.last if known is not None else ()
+
+    def movable(self, application: str) -> bool:
+        known = self._known.get(application)
+        return known is not None and known.refusal is None
+
+    def held_by(self, executors: set[str]) -> int:
+        """Partitions that the next batch will run on these executors, and that could be moved away."""
+        movable = [known for known in self._known.values() if known.refusal is None]
+        return sum(place in executors for known in movable for place in known.next)
+
+    def converge(
+        self, application: str, wanted: Mapping[int, str], registered: Sequence[ExecutorSample]
+    ) -> list[ActionReceipt]:
+        """Tell partitions where to go; nothing to say of those that are there."""
+        known = self._known.get(application)
+        if known is not None:
+            known.wishes = {place: wish for place, wish in known.wishes.items() if wanted.get(place) == wish[0]}
+            known.look(frozenset(executor.id for executor in registered))
+        answers: list[ActionReceipt] = []
+        moves: dict[int, str] = {}
+        for partition, executor in wanted.items():
+            action = MoveState(application, partition, executor)
+            refusal = _refusal(action, known, registered)
+            if known is None or refusal is not None:
+                answers.append(ActionReceipt(action, Outcome.REFUSED, refusal or ""))
+            elif known.next[partition] == executor:
+                continue
+            elif known.in_vain(partition, executor):
+                text = f"Spark has run it elsewhere for {_MOST_BATCHES} batches: the slots there may be taken"
+                answers.append(ActionReceipt(action, Outcome.FAILED, text))
+            else:
+                moves[partition] = executor
+        if known is not None and moves:
+            outcome, note = _tell(known, moves, {executor.id: executor.host for executor in registered})
+            answers += [ActionReceipt(MoveState(application, *move), outcome, note) for move in moves.items()]
+        return answers
+
+    def release(self) -> None:
+        """Moves that still wait are not made any more; state stays where it is, as executors do."""
+        for known in self._known.values():
+            known.wishes.clear()
+            if known.java is not None:
+                known.java.forget()
+
+    def capabilities(self) -> tuple[Capability, ...]:
+        """Whether the state of each query can be moved, and why not."""
+        how = "between two batches, one partition at a time"
+        return tuple(
+            Capability(f"state of {name}", known.refusal is None, known.refusal or how)
+            for name, known in self._known.items()
+        )
+
+    def _begin(self, run: StatefulRun) -> _Known:
+        try:
+            return _Known(run, self._placement(run), self._why_not(run))
+        except (Py4JError, AttributeError, TypeError) as error:
+            return _Known(run, None, f"this Spark's internals are not as expected ({type(error).__name__})")
+
+    def _placement(self, run: StatefulRun) -> Any:
+        gateway: Any = self._sc._gateway
+        coordinator = run.java.sparkSession().sessionState().streamingQueryManager().stateStoreCoordinator()
+        arguments = (
+            run.java,
+            coordinator,
+            run.java.lastExecution().checkpointLocation(),
+            run.operators,
+            run.partitions,
+            run.java.awaitProgressLock(),
+            run.java.awaitProgressLockCondition(),
+        )
+        array = gateway.new_array(gateway.jvm.java.lang.Object, len(arguments))
+        for place, argument in enumerate(arguments):
+            array[place] = argument
+        return compiled(gateway, "Placement").getConstructors()[0].newInstance(array)
+
+    def _why_not(self, run: StatefulRun) -> str | None:
+        """Why state must stay where it is; None where it may move."""
+        if self._sc._jsc.sc().isLocal():
+            return "a local master has one executor, in the driver"
+        context = self._sc._jsc.sc().conf()
+        if str(context.get("spark.speculation", "false")) == "true":
+            return "speculation may run a partition twice at once (spark.speculation)"
+        settings = run.java.sparkSession().conf()
+        if str(settings.get(_UNLOAD, "false")) == "true":
+            return f"state is unloaded after every batch ({_UNLOAD})"
+        rocksdb = "rocksdb" in str(settings.get(_PROVIDER, "")).lower()
+        if rocksdb and _version(self._sc.version) < (4, 1) and not self._old_rocksdb:
+            return (
+                f"RocksDB state has reload bugs in Spark {self._sc.version} (fixed in 4.1: SPARK-49770, SPARK-52637); "
+                "set guards.move_old_rocksdb: true to move it all the same"
+            )
+        return None
+
+
+def _tell(known: _Known, moves: Mapping[int, str], hosts: Mapping[str, str]) -> tuple[Outcome, str]:
+    told = ",".join(f"{partition}:{executor}:{hosts[executor]}" for partition, executor in moves.items())
+    if not known.java.move(told, _PATIENCE_MS):
+        return Outcome.UNDER_WAY, "when the running batch is done"
+    known.next = tuple(moves.get(partition, place) for partition, place in enumerate(known.next))
+    return Outcome.DONE, "its state is loaded in the next batch"
+
+
+def _refusal(action: MoveState, known: _Known | None, registered: Sequence[ExecutorSample]) -> str | None:
+    if known is None:
+        return f"no application named {action.application} has state"
+    if known.refusal is not None:
+        return known.refusal
+    if action.partition >= len(known.next):
+        return f"{action.application} has {len(known.next)} state partitions"
+    executor = next((executor for executor in registered if executor.id == action.executor), None)
+    if executor is None:
+        return f"no executor {action.executor} is registered"
+    if executor.retiring:
+        return f"executor {action.executor} is about to retire"
+    return None
+
+
+def _version(text: str) -> tuple[int, ...]:
+    """
+    >>> _version("4.1.0-SNAPSHOT") < (4, 1), _version("4.0.5") < (4, 1)
+    (False, True)
+    """
+    return tuple(int(part) for part in text.split("-")[0].split(".")[:2] if part.isdigit())

@@ -1,0 +1,178 @@
+"""Keeps the executor pool at its target: asked for at once, retired between batches, repeated until it is so."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Protocol
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from tidegate.adapters.spark import executors
+from tidegate.adapters.spark.watcher import Watcher
+from tidegate.domain import (
+    ActionReceipt,
+    EnvironmentUnfit,
+    ExecutorPool,
+    ExecutorSample,
+    InvalidInput,
+    Outcome,
+    ScaleExecutors,
+)
+from tidegate.domain.capability import Capability
+from tidegate.domain.emptying import Emptying
+from tidegate.domain.policy import Policy
+
+_GAP_WAIT_S = 0.6
+_POLL_S = 0.01
+_PATIENCE_S = 10.0
+
+
+class Batches(Protocol):
+    """What the keeper needs to know of the queries on the pool."""
+
+    def between_batches(self) -> bool: ...
+
+    def hold_batches(self) -> None: ...
+
+    def resume_batches(self) -> None: ...
+
+    def state_on(self, executors: set[str]) -> tuple[int, bool]:
+        """State partitions that these executors hold and that can be moved, and whether any are being moved now."""
+        ...
+
+
+class ExecutorPoolKeeper:
+    """Drives the pool to its target: what the cluster manager has been asked for, apart from what is registered."""
+
+    def __init__(self, sc: SparkContext, watcher: Watcher, policy: Policy, may_act: bool) -> None:
+        self._sc = sc
+        self._watcher = watcher
+        self._target: int | None = None
+        self._surplus_since_s: float | None = None
+        self._leaving: set[str] = set()
+        """Killed, and still listed for a moment."""
+        self._retiring: set[str] = set()
+        """Chosen to go, and waiting to be emptied or for a gap."""
+        self._emptying = Emptying()
+        self.scalable = not sc._jsc.sc().isLocal()
+        self._memory_bytes = executors.memory_bytes(sc)
+        self._taken_over = False
+        if may_act and executors.dynamic_allocation(sc) and policy.dynamic_allocation == "refuse":
+            raise InvalidInput(
+                "Spark's dynamic allocation rules the executors of this job; switch it off "
+                "(spark.dynamicAllocation.enabled=false), or set dynamic_allocation: take-over in the policy"
+            )
+
+    def capability(self) -> Capability:
+        """Can executors come and go?"""
+        if not self.scalable:
+            return Capability("executors", False, "a local master has one executor, in the driver")
+        return Capability("executors", True, f"asked of {self._sc.master}, retired between batches")
+
+    def sample(self, registered: tuple[ExecutorSample, ...]) -> ExecutorPool:
+        slots = max((executor.slots for executor in registered), default=1)
+        requested = self._target if self._target is not None else len(registered)
+        return ExecutorPool(self.marked(registered), requested, slots, self.scalable, self._memory_bytes)
+
+    def marked(self, registered: tuple[ExecutorSample, ...]) -> tuple[ExecutorSample, ...]:
+        """These executors, those among them marked that are to go."""
+        going = self._retiring | self._leaving
+        return tuple(replace(one, retiring=True) if one.id in going else one for one in registered)
+
+    def take_charge(self) -> None:
+        """From now on the pool is ours: Spark's own allocation rests."""
+        if not self._taken_over and executors.dynamic_allocation(self._sc):
+            executors.stop_dynamic_allocation(self._sc)
+            self._taken_over = True
+
+    def release(self) -> None:
+        """Everything as it was; the executors that are there stay."""
+        if self._taken_over:
+            self._taken_over = False
+            executors.start_dynamic_allocation(self._sc)
+        self._target = None
+        self._retiring.clear()
+
+    def converge(self, target: int, batches: Batches) -> ActionReceipt | None:
+        """Drive the pool to the target; None where it is there already."""
+        action = ScaleExecutors(target)
+        if not self.scalable:
+            return ActionReceipt(action, Outcome.REFUSED, "a local master has one executor, in the driver")
+        news = target != self._target
+        if news:
+            if not executors.request_executors(self._sc, target):
+                return ActionReceipt(action, Outcome.FAILED, "the cluster manager did not take the request")
+            self._target = target
+        registered = self._watcher.executors()
+        self._retire(registered, target, batches)
+        if len(registered) == target:
+            return ActionReceipt(action, Outcome.DONE) if news else None
+        return ActionReceipt(action, Outcome.UNDER_WAY, f"{len(registered)} of {target} registered")
+
+    def _retire(self, registered: tuple[ExecutorSample, ...], target: int, batches: Batches) -> None:
+        """Retire what is above the target when it holds no state any more, in a gap between batches.
+
+        The gap is asked for where there are gates, else awaited. Executors that nobody empties go as they are.
+        """
+        self._leaving &= {executor.id for executor in registered}
+        staying = tuple(executor for executor in registered if executor.id not in self._leaving)
+        surplus = len(staying) - target
+        self._choose(staying, surplus)
+        if surplus <= 0:
+            self._surplus_since_s = None
+            batches.resume_batches()
+            return
+        if self._emptying.wait(*batches.state_on(self._retiring)):
+            return
+        now_s = time.monotonic()
+        self._surplus_since_s = self._surplus_since_s or now_s
+        batches.hold_batches()
+        patient = now_s - self._surplus_since_s < _PATIENCE_S
+        if patient and not _gap(batches):
+            return  # a batch is under way; the next round looks again
+        try:
+            executors.retire_executors(self._sc, sorted(self._retiring), target)
+            self._leaving |= self._retiring
+            self._retiring = set()
+        finally:
+            self._surplus_since_s = None
+            batches.resume_batches()
+
+    def _choose(self, staying: tuple[ExecutorSample, ...], surplus: int) -> None:
+        """Who goes is decided once: state has begun to leave them."""
+        going = [executor for executor in staying if executor.id in self._retiring][: max(0, surplus)]
+        others = tuple(executor for executor in staying if executor not in going)
+        chosen = {executor.id for executor in (*going, *retirees(others, surplus - len(going)))}
+        if chosen != self._retiring:
+            self._retiring, self._emptying = chosen, Emptying()
+
+
+def retirees(registered: tuple[ExecutorSample, ...], surplus: int) -> list[ExecutorSample]:
+    """Who goes: the idle before the busy, and among them the youngest, whose caches are the coldest."""
+    return sorted(registered, key=lambda executor: (executor.active_tasks, -executor.since_s))[: max(0, surplus)]
+
+
+def _gap(batches: Batches) -> bool:
+    """Wait a little for a moment between batches."""
+    deadline_s = time.monotonic() + _GAP_WAIT_S
+    while not batches.between_batches():
+        if time.monotonic() > deadline_s:
+            return False
+        time.sleep(_POLL_S)
+    return True
+
+
+def settle_executors(spark: SparkSession, target: int, limit_s: float = 60.0) -> None:
+    """Have exactly `target` executors registered before going on; Standalone starts all it can at first."""
+    sc, watcher = spark.sparkContext, Watcher(spark)
+    executors.request_executors(sc, target)
+    deadline_s = time.monotonic() + limit_s
+    while len(registered := watcher.executors()) != target:
+        if time.monotonic() > deadline_s:
+            raise EnvironmentUnfit(f"{target} executors asked for, {len(registered)} registered after {limit_s:.0f} s")
+        if len(registered) > target:
+            leaving = retirees(registered, len(registered) - target)
+            executors.retire_executors(sc, [executor.id for executor in leaving], target)
+        time.sleep(0.5)

@@ -1,0 +1,66 @@
+"""Carries rebalances out beside the control: each in a thread of its own, one at a time per query."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from tidegate.adapters.spark.queries import RestartableQuery
+from tidegate.adapters.spark.settings import Settings
+from tidegate.adapters.spark.transaction import Step, Transaction, first_line
+from tidegate.domain import RebalanceReport
+
+Note = Callable[[str, str], None]
+"""Takes an event and what there is to say about it."""
+_CLOSE_WAIT_S = 60.0
+
+
+class Rebalancer:
+    """Starts rebalances and keeps their reports until they are asked for."""
+
+    def __init__(self, note: Note) -> None:
+        self._note = note
+        self._threads: dict[str, threading.Thread] = {}
+        self._reports: dict[str, RebalanceReport] = {}
+        self.failed: dict[str, str] = {}
+        """Why the last rebalance of a query failed, until somebody takes note of it."""
+        self._lock = threading.Lock()
+
+    def busy(self, name: str) -> bool:
+        thread = self._threads.get(name)
+        return thread is not None and thread.is_alive()
+
+    def submit(self, query: RestartableQuery, settings: Settings, partitions: int | None) -> None:
+        """Begin; the report comes with a later observation."""
+        thread = threading.Thread(
+            target=self._run, args=(query, settings, partitions), name=f"tidegate-rebalance-{query.name}", daemon=True
+        )
+        self._threads[query.name] = thread
+        thread.start()
+
+    def report(self, name: str) -> RebalanceReport | None:
+        """How the last one went; told once."""
+        with self._lock:
+            return self._reports.pop(name, None)
+
+    def close(self) -> None:
+        """Wait for what is under way: a transaction is safe to kill, and better not left half way."""
+        for thread in list(self._threads.values()):
+            thread.join(_CLOSE_WAIT_S)
+
+    def _run(self, query: RestartableQuery, settings: Settings, partitions: int | None) -> None:
+        def told(transaction: Transaction) -> None:
+            if transaction.step is not Step.PLANNED or transaction.tasks_after:
+                self._note(f"rebalance-{transaction.step.value.replace(' ', '-')}", f"{query.name}: {transaction.note}")
+
+        try:
+            done = query.rebalance(settings, partitions, told)
+            report = RebalanceReport(True, done.pause_s, done.state_rows, done.note)
+            self._note("rebalance-done", f"{query.name}: paused for {done.pause_s:.1f} s; {done.note or 'no state'}")
+        except Exception as error:  # rolled back, or not even that: the control goes on and says so
+            text = first_line(error)
+            report = RebalanceReport(False, None, None, text)
+            self.failed[query.name] = text
+            self._note("rebalance-failed", f"{query.name}: {text}")
+        with self._lock:
+            self._reports[query.name] = report

@@ -1,0 +1,119 @@
+"""Runs a PySpark script as it is, with Tidegate attached to whatever session it makes.
+
+`SparkSession.builder.getOrCreate()` and `SparkSession(context)` are the two places where a session comes to be. While a
+script runs, both attach before they return, so that its first query is under control from its first batch on.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import runpy
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from tidegate.adapters.spark.attach import Gate, attach
+
+logger = logging.getLogger("tidegate")
+
+CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
+CONNECT = (
+    "the script uses Spark Connect, whose driver is in another process: it runs unwatched. "
+    "Attach in a classic session (without SPARK_REMOTE and .remote(…))"
+)
+Attach = Callable[[SparkSession], Gate]
+
+
+class Sessions:
+    """The gates of the sessions that a script makes: one for each Spark context, one after the other."""
+
+    def __init__(
+        self,
+        attach_to: Attach = attach,
+        settings: Mapping[str, str] | None = None,
+        checkpoints: Path | None = None,
+        starting: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        """`settings` are for what the script leaves open; `starting` is entered while Spark starts."""
+        self._attach = attach_to
+        self._settings = dict(settings or {})
+        self._checkpoints = checkpoints
+        self._starting = starting
+        self._inside = threading.local()
+        self.spark: SparkSession | None = None
+        self.gate: Gate | None = None
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """While this is entered, every new session is attached to."""
+        make, construct = SparkSession.Builder.getOrCreate, SparkSession.__init__
+        sessions = self
+
+        def get_or_create(builder: SparkSession.Builder) -> SparkSession:
+            with sessions._making():
+                if SparkContext._active_spark_context is None:
+                    for key, value in sessions._settings.items():
+                        if key not in builder._options:
+                            builder.config(key, value)
+                with sessions._starting() if SparkContext._active_spark_context is None else nullcontext():
+                    made = make(builder)
+            sessions.take(made)
+            return made
+
+        def constructed(session: SparkSession, *arguments: Any, **named: Any) -> None:
+            construct(session, *arguments, **named)
+            if not getattr(sessions._inside, "making", False):
+                sessions.take(session)
+
+        SparkSession.Builder.getOrCreate = get_or_create  # type: ignore[assignment]
+        SparkSession.__init__ = constructed  # type: ignore[assignment]
+        try:
+            yield
+        finally:
+            SparkSession.Builder.getOrCreate = make  # type: ignore[method-assign]
+            SparkSession.__init__ = construct  # type: ignore[method-assign]
+
+    @contextmanager
+    def _making(self) -> Iterator[None]:
+        self._inside.making = True
+        try:
+            yield
+        finally:
+            self._inside.making = False
+
+    def take(self, spark: SparkSession) -> None:
+        """Attach to a session, once for each context. Whatever goes wrong here must not end the script."""
+        if not hasattr(spark, "_jsparkSession"):
+            logger.warning(CONNECT)
+            return
+        if self.gate is not None and self.gate.running:
+            return
+        try:
+            local = (spark.sparkContext.master or "").startswith("local")
+            if self._checkpoints is not None and local and not spark.conf.get(CHECKPOINTS, ""):
+                spark.conf.set(CHECKPOINTS, self._checkpoints.resolve().as_uri())
+            self.spark, self.gate = spark, self._attach(spark)
+        except Exception as error:
+            logger.warning("Tidegate is not attached, and the script goes on: %s", str(error).strip().splitlines()[0])
+
+
+def run_script(script: Path, arguments: Sequence[str], sessions: Sessions) -> None:
+    """Run the file as `python script arguments` would, and let its errors and its exit code through."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # or workers pick the system's Python and fail much later
+    folder = str(script.parent.resolve())
+    # The workers import what the script imports.
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")]))
+    given, path = sys.argv, list(sys.path)
+    sys.argv, sys.path[:0] = [str(script), *arguments], [folder]
+    try:
+        with sessions.watched():
+            runpy.run_path(str(script), run_name="__main__")
+    finally:
+        sys.argv, sys.path[:] = given, path

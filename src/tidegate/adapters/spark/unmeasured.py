@@ -1,0 +1,36 @@
+"""Says once, in the journal, which queries have rows whose latency nobody can measure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidegate.adapters.spark.rebalancer import Note
+from tidegate.domain import ApplicationSample
+
+_BATCHES = 3
+"""So many in a row: the first batch may be over before the broker was asked."""
+
+
+class Unmeasured:
+    """Counts batches without a latency."""
+
+    def __init__(self, note: Note) -> None:
+        self._note = note
+        self._batches: dict[str, int] = {}
+
+    def look(self, samples: Iterable[ApplicationSample]) -> None:
+        for sample in samples:
+            for batch in sample.batches:
+                if batch.latency is not None:
+                    self._batches[sample.name] = 0
+                elif batch.rows:
+                    self._batches[sample.name] = self._batches.get(sample.name, 0) + 1
+                    if self._batches[sample.name] == _BATCHES:
+                        self._tell(sample.name)
+
+    def _tell(self, name: str) -> None:
+        self._note(
+            "latency-unmeasured",
+            f"{name}: its source does not say when rows arrived, so their latency cannot be measured; rates and "
+            "backlog decide. Mark a column with their arrival (Topology) to have it measured",
+        )

@@ -1,0 +1,25 @@
+"""The source that workloads share on Kafka: a topic of one partition, so that row i is the record at offset i."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tidegate.adapters.spark.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """What a plain Kafka query is asked for; somebody else produces the rows."""
+
+    address: str
+    name: str
+
+    def frame(self, spark: SparkSession, settings: Settings) -> DataFrame:
+        options = {"kafka.bootstrap.servers": self.address, "subscribe": self.name, "startingOffsets": "earliest"}
+        rows = spark.readStream.format("kafka").options(**options).load()
+        return rows.select(
+            F.col("offset").alias("index"), F.col("timestamp").alias("event_time"), F.col("value").cast("string")
+        )
