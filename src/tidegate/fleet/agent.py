@@ -8,41 +8,50 @@ from __future__ import annotations
 import logging
 import os
 import threading
-import time
-import uuid
+from dataclasses import replace
 from typing import Protocol
 
-from tidegate.domain import InvalidInput
+from pydantic import TypeAdapter
+
+from tidegate.domain import Action, HostSample, InvalidInput, Request
 from tidegate.domain.codec import from_json, to_json
-from tidegate.fleet.calls import Server
+from tidegate.evaluate.measurement import MeasurementPlan
 from tidegate.fleet.folder import FleetFolder
-from tidegate.fleet.protocol import Body, read_token
-from tidegate.fleet.state import AgentStatus, Assigned, HostCard, HostSpec, RegionWish
+from tidegate.fleet.identity import identify
+from tidegate.fleet.ports import Life, Pause, Ports, live
+from tidegate.fleet.protocol import Body
+from tidegate.fleet.state import AgentStatus, Assigned, HostCard, HostSpec
 from tidegate.fleet.tenant import QueryRunner, Tenant
-from tidegate.fleet.watchdog import Handle
-from tidegate.monitor.measurement import MeasurementPlan
 
 logger = logging.getLogger("tidegate")
 
+_ACTIONS: TypeAdapter[tuple[Action, ...]] = TypeAdapter(tuple[Action, ...])
 _STOP_WAIT_S = 70.0
+_CLOSE_LOOK_S = 0.05
+_CARD_S = 3.0
 
 
-class LocalManagers(Protocol):
-    """The managers that work on the host itself."""
+class Control(Protocol):
+    """The controllers that work on the host: its own, and the region's where this host speaks for it."""
 
-    def outbox(self) -> tuple[str, ...]:
-        """What they have to say since they were last asked, encoded."""
+    def requests(self) -> tuple[Request, ...]:
+        """What they want and may not decide alone, as it stands."""
         ...
 
-    def take(self, messages: list[str]) -> None:
-        """What the centre says to them."""
+    def hear(self, granted: tuple[Action, ...]) -> None:
+        """The centre has spoken: all that it grants at present."""
         ...
 
-    def wish(self) -> RegionWish | None:
-        """What the region's manager wants done, where it works here."""
+    @property
+    def speaks_for(self) -> str | None:
+        """The region whose manager works here."""
         ...
 
     def summary(self) -> dict[str, str]: ...
+
+    def sample(self) -> HostSample | None:
+        """The machine, as last seen."""
+        ...
 
 
 class Agent:
@@ -53,29 +62,34 @@ class Agent:
         spec: HostSpec,
         folder: FleetFolder,
         runner: QueryRunner,
+        ports: Ports,
         *,
         lease_s: float = 8.0,
-        bind: str = "127.0.0.1",
-        port: int = 0,
         advertise: tuple[str, int] | None = None,
-        managers: LocalManagers | None = None,
+        control: Control | None = None,
     ) -> None:
         self._folder = folder
+        self._clock = folder.clock
         self._runner = runner
+        self._ports = ports
         self._lease_s = lease_s
-        self.managers = managers
-        """Set it once they work; until then the host has none."""
+        self.control = control
+        """Set it once it works; until then the host has none."""
         self._generation = -1
         self._wanted: dict[str, Assigned] = {}
         self._tenants: dict[str, Tenant] = {}
         self._lock = threading.Lock()
+        self._telling = threading.Lock()
         self._ended = threading.Event()
-        self._watchdog = Handle(os.getpgrp())
-        self._server = Server(self._answer, read_token(folder.token), bind, port)
-        self.card = HostCard(spec, uuid.uuid4().hex[:12], advertise or self._server.address, os.getpid(), time.time())
-        self._keeper = threading.Thread(target=self._keep, name="tidegate-leases", daemon=True)
-        self._keeper.start()
+        self._never = threading.Event()
+        self._listener = ports.wire.listen(self._answer)
+        address = advertise or self._listener.address
+        self.card = HostCard(
+            spec, ports.new_id(), address, os.getpid(), self._clock.wall_s(), str(identify(os.getpid()))
+        )
+        ports.strands.begin(self._keep(), "tidegate-leases")
         folder.write_card(self.card)
+        ports.strands.begin(self._show_card(), "tidegate-card")
 
     def wait(self, limit_s: float | None = None) -> bool:
         """Until somebody asks for the end of this host."""
@@ -87,39 +101,53 @@ class Agent:
 
     def close(self) -> None:
         """Stop every application at a batch boundary, give back the leases, and stop listening."""
+        live(self.closing())
+
+    def closing(self) -> Life:
         with self._lock:
+            self._ended.set()
             self._wanted.clear()
             tenants = list(self._tenants.values())
         for tenant in tenants:
             tenant.dismiss()
-        deadline_s = time.monotonic() + _STOP_WAIT_S
-        ended = [tenant.join(max(0.0, deadline_s - time.monotonic())) for tenant in tenants]
-        self._folder.remove_card(self.card)
-        self._server.close()
-        self._ended.set()
-        if all(ended):
-            self._watchdog.let_go()  # otherwise it sees to the rest
+        deadline_s = self._clock.steady_s() + _STOP_WAIT_S
+        while any(tenant.alive for tenant in tenants) and self._clock.steady_s() < deadline_s:
+            yield Pause(_CLOSE_LOOK_S, self._never)
+        try:
+            self._folder.remove_card(self.card)
+        except OSError as error:  # the centre finds out by itself
+            logger.warning("the card of this host could not be taken back: %s", error)
+        self._listener.close()
+        if not any(tenant.alive for tenant in tenants):
+            self._ports.watchdog.let_go()  # otherwise it sees to the rest
+
+    @property
+    def ending(self) -> bool:
+        """Has somebody asked for its end?"""
+        return self._ended.is_set()
 
     def cut_off(self) -> None:
         """Stop listening while everything else goes on: what a closed port looks like from outside."""
-        self._server.close()
+        self._listener.close()
 
     def tenants(self) -> list[Tenant]:
         with self._lock:
             return list(self._tenants.values())
 
-    def status(self, drain: bool = False) -> AgentStatus:
-        """How things are; with `drain`, what the managers have to say goes out with it, and only then."""
+    def status(self) -> AgentStatus:
+        """How things are."""
         with self._lock:
             tenants, generation = list(self._tenants.values()), self._generation
-        managers = self.managers
-        return AgentStatus(
-            self.card,
-            generation,
-            tuple(tenant.tenancy() for tenant in tenants),
-            managers.outbox() if managers and drain else (),
-            managers.wish() if managers else None,
-            managers.summary() if managers else {},
+        status = AgentStatus(self.card, generation, tuple(tenant.tenancy() for tenant in tenants))
+        control = self.control
+        if control is None:
+            return status
+        return replace(
+            status,
+            requests=control.requests(),
+            speaks_for=control.speaks_for,
+            control=control.summary(),
+            sample=control.sample(),
         )
 
     def desire(self, generation: int, assigned: tuple[Assigned, ...]) -> None:
@@ -144,35 +172,75 @@ class Agent:
                     tenant.hint(wanted)
             for name, wanted in self._wanted.items():
                 if name not in self._tenants and not self._ended.is_set():
-                    self._tenants[name] = Tenant(wanted, self._folder, self.card.owner, self._lease_s, self._runner)
+                    self._tenants[name] = Tenant(
+                        wanted,
+                        self._folder,
+                        self.card.owner,
+                        self._lease_s,
+                        self._runner,
+                        self._ports.strands,
+                        self._tell_watchdog,
+                    )
 
-    def _keep(self) -> None:
-        """Renew the leases, and tell the watchdog until when the host may live."""
+    def _keep(self) -> Life:
+        """Renew the leases, and tell the watchdog until when the host may live. No error ends this but its own end."""
         while True:
-            self._converge()
+            try:
+                self._converge()
+            except Exception:  # what is there has to be renewed all the same
+                logger.exception("the applications of this host could not be looked after")
             tenants = self.tenants()
             for tenant in tenants:
                 tenant.renew()
-            deadlines = [expires_s for tenant in tenants if (expires_s := tenant.expires_s) is not None]
             try:
-                self._watchdog.allow_until(min(deadlines, default=None))
+                self._tell_watchdog()
             except OSError as error:
                 logger.error("the watchdog of this host is gone (%s); the host ends", error)
                 self._ended.set()
                 return
             if self._ended.is_set() and not any(tenant.alive for tenant in tenants):
                 return
-            time.sleep(min(1.0, self._lease_s / 8))
+            yield Pause(min(1.0, self._lease_s / 8), self._never)
+
+    def _show_card(self) -> Life:
+        """Keep the card where the centre looks for it.
+
+        A host that was given up and lives after all would otherwise hold its leases for ever, and nobody could tell it
+        what to run. Where another start of this host has taken its place, this one ends.
+        """
+        while not self._ended.is_set():
+            yield Pause(_CARD_S, self._ended)
+            if self._ended.is_set():
+                return
+            try:
+                present = self._folder.read_card(self.card.spec.name)
+                if present is None:
+                    self._folder.write_card(self.card)
+                elif present.incarnation != self.card.incarnation:
+                    logger.warning("another host has the name %s now; this one ends", self.card.spec.name)
+                    self._ended.set()
+            except OSError as error:
+                logger.info("the card of this host cannot be shown: %s", error)
+
+    def _tell_watchdog(self) -> None:
+        """Asked by the keeper in every round, and by tenants before they start anything."""
+        with self._telling:
+            deadlines = [expires_s for tenant in self.tenants() if (expires_s := tenant.expires_s) is not None]
+            self._ports.watchdog.allow_until(min(deadlines, default=None))
 
     def _answer(self, kind: str, fields: Body) -> Body:
         if kind == "status":
-            return {"status": to_json(self.status(drain=bool(fields.get("drain"))))}
+            return {"status": to_json(self.status())}
         if kind == "desire":
-            self.desire(int(fields["generation"]), tuple(from_json(Assigned, text) for text in fields["applications"]))
+            if "applications" in fields:
+                assigned = tuple(from_json(Assigned, text) for text in fields["applications"])
+                self.desire(int(fields["generation"]), assigned)
+            elif int(fields["generation"]) != self._generation:
+                raise InvalidInput(f"assignment {fields['generation']} was never told; this is {self._generation}")
             if "measure" in fields:
                 self._runner.measure(from_json(MeasurementPlan, str(fields["measure"])))
-            if self.managers is not None:
-                self.managers.take([str(text) for text in fields.get("messages", [])])
+            if self.control is not None:
+                self.control.hear(_ACTIONS.validate_json(str(fields.get("granted", "[]"))))
             return {}
         if kind == "end":
             self._ended.set()
@@ -181,12 +249,15 @@ class Agent:
 
 
 def desire_fields(
-    generation: int, assigned: list[Assigned], messages: list[str], measure: MeasurementPlan | None = None
+    generation: int,
+    assigned: list[Assigned] | None,
+    granted: tuple[Action, ...] = (),
+    measure: MeasurementPlan | None = None,
 ) -> Body:
-    """The fields of a `desire`."""
-    fields: Body = {
-        "generation": generation,
-        "applications": [to_json(each) for each in assigned],
-        "messages": messages,
-    }
+    """The fields of a `desire`. Without applications: as this generation said, and the centre is there."""
+    fields: Body = {"generation": generation}
+    if assigned is not None:
+        fields["applications"] = [to_json(each) for each in assigned]
+    if granted:
+        fields["granted"] = _ACTIONS.dump_json(granted).decode()
     return fields if measure is None else {**fields, "measure": to_json(measure)}

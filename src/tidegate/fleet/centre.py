@@ -1,7 +1,7 @@
-"""The centre: brings what is seen of the fleet to what is wanted of it, one step at a time.
+"""The centre: the ordinary runner over the fleet, on a slow clock, with a journal of its own.
 
-Every step looks at the whole fleet anew and acts on the difference, so nothing depends on a message that was lost,
-and a centre that was killed goes on where it ended. It stops no query itself: it tells agents what they should run.
+Every step looks at the whole fleet anew and acts on the difference. What was decided is in the book and in the
+journal, which `tidegate explain` reads; a centre that was killed goes on where it ended.
 """
 
 from __future__ import annotations
@@ -9,44 +9,31 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-import time
-from typing import Protocol
 
-from tidegate.domain import TidegateError
-from tidegate.domain.policy import Policy
-from tidegate.fleet.agent import desire_fields
-from tidegate.fleet.assigning import Assigner, tenancies, wishes
+from tidegate.control.controller import Controller
+from tidegate.control.journal import MemoryJournal, SqliteJournal
+from tidegate.control.knowledge import Knowledge
+from tidegate.control.runner import KNOWLEDGE, Runner
+from tidegate.domain import Decision, HostState
+from tidegate.fleet.calls import fleet_wire
+from tidegate.fleet.cluster import FleetCluster
 from tidegate.fleet.config import FleetConfig
 from tidegate.fleet.folder import FleetFolder
-from tidegate.fleet.hosting import HostKeeper
-from tidegate.fleet.judging import Judge
-from tidegate.fleet.look import Glance, HostState, Lookout
-from tidegate.fleet.protocol import read_token
+from tidegate.fleet.plan.budget import HostBudget, HostLimits
+from tidegate.fleet.plan.placing import Placing, PlacingSettings
+from tidegate.fleet.plan.requests import Requests, RequestSettings
+from tidegate.fleet.plan.sizing import RegionLimits, RegionSizes
+from tidegate.fleet.plan.tokens import Tokens
+from tidegate.fleet.ports import Clock, Life, Pause, Wire, live
 from tidegate.fleet.provider import Provider
 from tidegate.fleet.registry import Registry
-from tidegate.fleet.state import Assigned, Phase
-from tidegate.fleet.steady import steady_s
-from tidegate.monitor.measurement import plan_measurements
+from tidegate.managers.tokens import TokenRule
 
 logger = logging.getLogger("tidegate")
 
 _SHORTEST_PAUSE_S = 0.05
-
-
-class CentralManagers(Protocol):
-    """The managers that work at the centre."""
-
-    def step(self, glances: dict[str, Glance], time_s: float) -> dict[str, list[str]]:
-        """Read what the hosts' managers say; the answers, encoded, by host."""
-        ...
-
-    def host_targets(self) -> dict[str, int]:
-        """Hosts that each region should have."""
-        ...
-
-    def may_move(self, application: str, time_s: float) -> bool:
-        """Is there a token for moving it? Asked right before it is done."""
-        ...
+_LOG_BYTES = 16 << 20
+_TRIM_EVERY_S = 60.0
 
 
 class Centre:
@@ -58,134 +45,132 @@ class Centre:
         config: FleetConfig,
         provider: Provider,
         registry: Registry,
-        managers: CentralManagers | None = None,
+        wire: Wire | None = None,
+        journal: SqliteJournal | MemoryJournal | None = None,
     ) -> None:
         self._folder = folder
+        self._clock = folder.clock
         self._config = config
         self._registry = registry
-        self._managers = managers
-        self._lookout = Lookout(folder, read_token(folder.token), drain=True)
-        self._judge = Judge(folder, config, provider, registry)
-        self._keeper = HostKeeper(folder, config, provider, registry, self._lookout)
-        self._assigner = Assigner(folder, config, registry, self._judge, managers)
+        self._world = FleetCluster(folder, config, provider, registry, wire or fleet_wire(folder, config))
+        self._journal = journal or MemoryJournal()
+        saved = self._journal.load_blob(KNOWLEDGE)
+        self._tokens = Tokens(TokenRule(config.managers.tokens, config.managers.refill_s))
+        policy = config.policy.model_copy(update={"interval_s": config.timing.poll_s})
+        controller = Controller(
+            policy,
+            Knowledge.from_bytes(saved) if saved is not None else None,
+            proposers=(
+                Requests(RequestSettings(config.fill)),
+                RegionSizes(
+                    {name: RegionLimits(rule.min_hosts, rule.max_hosts) for name, rule in config.regions.items()},
+                    config.timing.spare_s,
+                ),
+                Placing(PlacingSettings(config.scheduler, config.fill, config.timing.move_pause_s)),
+            ),
+            guards=(self._tokens, HostBudget(_limits(config))),
+        )
+        controller.forget_targets()  # the book says what is wanted
+        self.runner = Runner(self._world, controller, FleetClock(folder.clock), self._journal, self._journal)
         for region in config.regions:
             folder.region_lease(region).create()
-        self._generation: int | None = None
-        self._told: dict[str, tuple[str, ...]] = {}
-        self._lost_s: dict[str, float] = {}
+        self._trimmed_s = self._clock.steady_s()
         self._ended = threading.Event()
 
     def run(self) -> None:
-        """Step until told to end. A step that fails is reported, and the next one tries again."""
+        """Step until told to end."""
+        live(self.life())
+
+    def life(self) -> Life:
+        """One step after another. One that fails is reported, and the next one tries again."""
         while not self._ended.is_set():
-            began_s = steady_s()
+            began_s = self._clock.steady_s()
             try:
                 self.step()
             except Exception as error:  # a full disk or a broken provider must not end the centre
                 logger.exception("a step of the centre failed")
                 with contextlib.suppress(Exception):  # the registry is on the same disk
                     self._registry.note("step-failed", "centre", f"{type(error).__name__}: {error}")
-            self._ended.wait(max(_SHORTEST_PAUSE_S, self._config.timing.poll_s - (steady_s() - began_s)))
+            took_s = self._clock.steady_s() - began_s
+            yield Pause(max(_SHORTEST_PAUSE_S, self._config.timing.poll_s - took_s), self._ended)
 
     def end(self) -> None:
         self._ended.set()
 
+    def close(self) -> None:
+        """Keep what was learned; the next centre goes on with it."""
+        self._journal.save_blob(KNOWLEDGE, self.runner.controller.knowledge.to_bytes())
+        if isinstance(self._journal, SqliteJournal):
+            self._journal.close()
+
     def step(self) -> None:
-        """Look, judge, recover, size, assign, tell."""
-        down = bool(self._registry.fact("down", False))
-        glances = self._lookout.look()
-        if not down:
-            self._adopt(glances)
-        states = self._judge.states(glances)
-        self._publish(states, glances)
-        if self._generation is None:
-            if not self._judge.settled(states):
-                return  # just begun: first hear from everybody, so that nothing is changed for want of news
-            seen = [glance.status.generation for glance in glances.values() if glance.status is not None]
-            self._generation = self._registry.next_generation(max(seen, default=0) + 1)
-        self._recover(states, glances)
-        answers = self._managers.step(glances, time.time()) if self._managers is not None else {}
-        targets = self._managers.host_targets() if self._managers is not None else {}
-        released = {host for wish in wishes(glances) for host in wish.release}
-        self._keeper.size(states, glances, targets, released, down)
-        if down:
-            self._assigner.unassign_all()
-        else:
-            self._assigner.assign(states, glances)
-        self._tell(states, glances, answers)
+        """Look, decide, tell."""
+        self._world.look()
+        decision = self.runner.tick()
+        self._world.tell()
+        self._show(decision)
+        self._trim_logs()
 
-    def _adopt(self, glances: dict[str, Glance]) -> None:
-        """Hosts and applications that are there and not in the book, because the book is younger than they are."""
-        hosts, applications = self._registry.hosts(), self._registry.applications()
-        for name, glance in glances.items():
-            if glance.status is None:
-                continue
-            if name not in hosts:
-                self._registry.put_host(glance.card.spec, None)
-                self._folder.enrol(glance.card.spec)
-                self._registry.note("host-adopted", name, f"region {glance.card.spec.region}")
-            for tenancy in glance.status.tenancies:
-                entry = applications.get(tenancy.spec.name)
-                if tenancy.phase not in {Phase.STARTING, Phase.RUNNING}:
-                    continue
-                if entry is None:
-                    self._registry.put_application(tenancy.spec, name)
-                    self._registry.note("application-adopted", tenancy.spec.name, f"it runs on {name}")
-                elif entry.host is None and entry.wanted:
-                    self._registry.assign(tenancy.spec.name, name)
+    def _show(self, decision: Decision | None) -> None:
+        """For `fleet status`: tokens, and what became of the requests."""
+        entry = self.runner.last
+        fleet = entry.observation.fleet if entry is not None and entry.observation is not None else None
+        if decision is None or fleet is None:
+            return
+        held = {one.wanted: f"held by {one.guard}: {one.reason}" for one in decision.held}
+        pending = [
+            {
+                "from": request.sender,
+                "asks": str(request.action),
+                "score": round(request.score, 2),
+                "answer": "granted" if request.action in decision.actions else held.get(request.action, "waits"),
+            }
+            for request in fleet.requests[:50]
+        ]
+        self._put("pending", pending)
+        self._put("tokens", self._tokens.left())
+        ready = [host for host in fleet.hosts if host.state is HostState.READY]
+        text = f"{len(ready)} of {len(fleet.hosts)} hosts ready, {len(fleet.applications)} applications"
+        self._put("control", {"centre": f"{text}; {decision.reasons[0]}"})
+        for action in decision.actions:
+            if any(request.action == action for request in fleet.requests):
+                self._registry.note("granted", getattr(action, "application", str(action)), str(action))
 
-    def _recover(self, states: dict[str, HostState], glances: dict[str, Glance]) -> None:
-        """Hosts that are lost: their applications are to be placed anew, the rest of them is cleared away."""
-        hosts = self._registry.hosts()
-        for name in [name for name, state in states.items() if state is HostState.LOST]:
-            silent_s = self._judge.silent_s(name)
-            event = "host-gone" if self._keeper.leaving(name) else "host-lost"
-            self._registry.note(event, name, f"last heard of {silent_s:.1f} s ago")
-            for application, app in self._registry.applications().items():
-                if app.host == name:
-                    self._registry.assign(application, None)
-                    self._lost_s[application] = steady_s() - silent_s
-                    self._registry.note("application-lost", application, f"with {name}")
-            self._keeper.clear_away(name, hosts[name])
-            self._judge.forget(name)
-            self._told.pop(name, None)
-            del states[name]
-        for application, (host, tenancy) in tenancies(glances).items():
-            if tenancy.phase is Phase.RUNNING and host in states and application in self._lost_s:
-                took_s = steady_s() - self._lost_s.pop(application)
-                self._registry.note("application-recovered", application, f"on {host} after {took_s:.1f} s")
+    def _put(self, key: str, value: object) -> None:
+        if self._registry.fact(key) != value:
+            self._registry.put_fact(key, value)
 
-    def _tell(self, states: dict[str, HostState], glances: dict[str, Glance], answers: dict[str, list[str]]) -> None:
-        """Every host hears, in every step, all that it should run and what it should measure of it."""
-        assert self._generation is not None
-        by_host: dict[str, list[Assigned]] = {name: [] for name in states}
-        for name, app in self._registry.applications().items():
-            if app.wanted and app.host in by_host:
-                by_host[app.host].append(Assigned(app.spec, *self._judge.lease(name)))
-        told = {name: tuple(sorted(each.spec.name for each in assigned)) for name, assigned in by_host.items()}
-        if told != self._told:
-            self._generation = self._registry.next_generation()
-            self._told = told
-        policy = Policy(interval_s=self._config.timing.measure_s, applications=self._config.applications)
-        placement = {each.spec.name: [host] for host, assigned in by_host.items() for each in assigned}
-        measurements = plan_measurements(policy, placement)
-        for name, assigned in by_host.items():
-            glance = glances.get(name)
-            if glance is None or glance.status is None:
-                continue
-            try:
-                messages, measure = answers.get(name, []), measurements.for_host(name)
-                fields = desire_fields(self._generation, assigned, messages, measure)
-                self._lookout.client(glance.card).ask("desire", fields)
-            except TidegateError as error:
-                logger.info("%s was not told: %s", name, error)
+    def _trim_logs(self) -> None:
+        if self._clock.steady_s() - self._trimmed_s < _TRIM_EVERY_S:
+            return
+        self._trimmed_s = self._clock.steady_s()
+        with contextlib.suppress(OSError):
+            self._folder.forget_hosts(set(self._registry.hosts()))
+        for path in self._folder.logs():
+            with contextlib.suppress(OSError):
+                self._folder.files.trim(path, _LOG_BYTES)
 
-    def _publish(self, states: dict[str, HostState], glances: dict[str, Glance]) -> None:
-        """For those who look on."""
-        notes = {name: glances[name].note for name in states if name in glances and glances[name].note}
-        before = self._registry.fact("view", {}).get("hosts", {})
-        for name, state in states.items():
-            if before.get(name) != state and state in {HostState.READY, HostState.AWAY, HostState.REFUSED}:
-                self._registry.note(f"host-{state}", name, notes.get(name, ""))
-        hosts = {name: str(state) for name, state in states.items()}
-        self._registry.put_fact("view", {"time_s": time.time(), "hosts": hosts, "notes": notes})
+
+class FleetClock:
+    """The machine's clock as the runner wants it; nobody sleeps on it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def now_s(self) -> float:
+        return self._clock.forward_s()
+
+    def monotonic_s(self) -> float:
+        return self._clock.steady_s()
+
+    def sleep_until(self, monotonic_s: float) -> bool:
+        raise RuntimeError("whoever ticks the fleet's runner also waits")
+
+
+def _limits(config: FleetConfig) -> HostLimits:
+    return HostLimits(
+        config.most_hosts,
+        {name: rule.max_hosts for name, rule in config.regions.items()},
+        {name: rule.price_per_hour for name, rule in config.regions.items()},
+        config.most_cost_per_hour,
+    )

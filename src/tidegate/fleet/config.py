@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar
 
-import yaml
 from pydantic import Field, ValidationError
 
-from tidegate.domain import InvalidInput
-from tidegate.domain.policy import ApplicationRule
-from tidegate.domain.section import PositiveSeconds, Seconds, Section, Share
-from tidegate.fleet.folder import FleetFolder, replace_file
+from tidegate.control.yamlmodel import load_model
+from tidegate.domain.policy import Policy
+from tidegate.domain.section import PositiveSeconds, Retired, Seconds, Section, Share
+from tidegate.fleet.folder import FleetFolder
+from tidegate.fleet.plan.replicas import PolicyName
 
 Count = Annotated[int, Field(ge=1)]
 
@@ -21,6 +22,7 @@ class RegionRule(Section):
 
     min_hosts: Annotated[int, Field(ge=0)] = Field(1, description="Hosts that it has even when nothing runs.")
     max_hosts: Count = Field(2, description="Hosts that it may have.")
+    price_per_hour: Annotated[float, Field(gt=0)] = Field(1.0, description="What a host costs here in an hour.")
 
 
 class HostRule(Section):
@@ -36,10 +38,18 @@ class HostRule(Section):
 class ProviderRule(Section):
     """Who makes hosts."""
 
-    kind: Literal["local", "commands"] = Field("local", description="Processes here, or commands of yours.")
+    kind: str = Field("local", description="local: processes here; commands: yours; or a provider that is plugged in.")
     start: str = Field("", description="Command that starts a host; its last line of output is the handle.")
     stop: str = Field("", description="Command that ends it.")
     alive: str = Field("", description="Command that exits with 0 while it lives; left out: nobody can tell.")
+
+
+class TlsRule(Section):
+    """Certificates of this machine; every host and the centre need their own, signed by the same authority."""
+
+    authority: str = Field(description="File with the certificate that all others are signed by (PEM).")
+    certificate: str = Field(description="File with this machine's certificate (PEM).")
+    key: str = Field(description="File with its private key (PEM, mode 0600).")
 
 
 class TimingRule(Section):
@@ -57,6 +67,11 @@ class TimingRule(Section):
 class ManagerRule(Section):
     """How the managers behave; see docs/fleet.md."""
 
+    policy: PolicyName = Field(
+        "threshold",
+        description="Who says how many tasks an operator gets: threshold, q-learning, model-based; or operators, as in "
+        "a single job.",
+    )
     period_s: PositiveSeconds = Field(5.0, description="Between two steps of a manager.")
     silence_s: PositiveSeconds = Field(15.0, description="The centre counts as away after so long without a word.")
     allowance: Annotated[int, Field(ge=0)] = Field(2, description="Tasks that an operator may add by itself meanwhile.")
@@ -69,17 +84,28 @@ class ManagerRule(Section):
 class FleetConfig(Section):
     """The whole file."""
 
+    retired: ClassVar[Retired] = {
+        "applications": "write it under policy: the hosts of a fleet have a whole policy now",
+    }
+
     regions: dict[str, RegionRule] = Field(default_factory=lambda: {"local": RegionRule(min_hosts=1, max_hosts=2)})
     most_hosts: Count = Field(4, description="Hosts of all regions together.")
+    most_cost_per_hour: Annotated[float, Field(gt=0)] | None = Field(
+        None, description="What the hosts of all regions together may cost in an hour."
+    )
     host: HostRule = Field(default_factory=HostRule)
     provider: ProviderRule = Field(default_factory=ProviderRule)
     timing: TimingRule = Field(default_factory=TimingRule)
     scheduler: str = Field("tidegate", description="Who places applications; one of `tidegate schedule`'s.")
     fill: Share = Field(0.8, description="Share of a host's slots that placement gives away.")
     managers: ManagerRule = Field(default_factory=ManagerRule)
-    applications: dict[str, ApplicationRule] = Field(
-        default_factory=dict,
-        description="QoS tables and graphs, as in a policy: what hosts measure beyond the usual.",
+    tls: TlsRule | None = Field(
+        None, description="Encrypt, and let nobody in without a certificate; see docs/security.md."
+    )
+    policy: Policy = Field(
+        default_factory=Policy,
+        description="The policy of every host, as for a single job: mode, objectives, classes, knobs, guards, freezes. "
+        "Its mode, knobs and freezes hold for regions and the centre too.",
     )
 
 
@@ -87,26 +113,22 @@ def load_config(path: Path | None) -> FleetConfig:
     """Read the fleet's file; without one, a fleet of one region."""
     if path is None:
         return FleetConfig()
-    try:
-        return FleetConfig.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")) or {})
-    except OSError as error:
-        raise InvalidInput(f"{path}: cannot be read ({error.strerror})") from None
-    except yaml.YAMLError as error:
-        raise InvalidInput(f"{path}: not YAML ({str(error).splitlines()[0]})") from None
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise InvalidInput(f"{path}: {where}: {first['msg']}") from None
+    return load_model(path, FleetConfig)
+
+
+def plain(config: FleetConfig) -> dict[str, Any]:
+    """As it would be written, so that it can be read again."""
+    return config.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
 def store_config(config: FleetConfig, folder: FleetFolder) -> None:
     """Leave it where every host finds it."""
-    replace_file(folder.config, config.model_dump_json(indent=1).encode())
+    folder.put(folder.config, json.dumps(plain(config), indent=1).encode())
 
 
 def stored_config(folder: FleetFolder) -> FleetConfig:
     """The fleet's file as it was last brought up; the defaults where it never was."""
     try:
-        return FleetConfig.model_validate_json(folder.config.read_bytes())
+        return FleetConfig.model_validate_json(folder.files.read(folder.config))
     except (OSError, ValidationError):
         return FleetConfig()

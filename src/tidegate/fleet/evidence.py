@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from tidegate.adapters.spark.admission import read_answer
 from tidegate.fleet.folder import FleetFolder
-from tidegate.spark.admission import read_answer
 
 
 @dataclass(frozen=True, slots=True)

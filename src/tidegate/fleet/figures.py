@@ -7,15 +7,13 @@ from dataclasses import dataclass, field
 
 from tidegate.domain import ApplicationSample, BatchSample
 from tidegate.domain.objectives import measured_name
+from tidegate.evaluate.measurement import Before, Readings, read_batch
 from tidegate.fleet.tenant import Figures
-from tidegate.monitor.measurement import Before, Readings, read_batch
 
 _WINDOW_S = 20.0
 _WINDOW_TRIGGERS = 3.0
 """A window holds at least so many triggers: with fewer, a rate is the luck of the moment."""
 _STALE_WINDOWS = 4.0
-SMOOTH_ALREADY = 1.0
-"""How much of a new figure managers believe: all of it, since it is a mean over a window."""
 
 
 @dataclass(frozen=True, slots=True)

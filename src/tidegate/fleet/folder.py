@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from tidegate.adapters.spark.admission import FENCE
 from tidegate.domain.codec import from_json, to_json
-from tidegate.fleet.lease import LeaseFolder
+from tidegate.domain.epochs import check_epoch
+from tidegate.fleet.files import DISK, Files
+from tidegate.fleet.lease import KEEP_EPOCHS, LeaseFolder
+from tidegate.fleet.ports import REAL_CLOCK, Clock
 from tidegate.fleet.state import HostCard, HostSpec
+
+_KEEP_HOSTS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class FleetFolder:
-    """Paths, and the two kinds of small files in it."""
+    """The folder as one machine sees it: paths, small files, and the machine's clock, by which leases are judged."""
 
     root: Path
+    files: Files = field(default=DISK, compare=False, repr=False)
+    clock: Clock = field(default=REAL_CLOCK, compare=False, repr=False)
 
     @property
     def token(self) -> Path:
@@ -38,6 +46,11 @@ class FleetFolder:
     def centre_log(self) -> Path:
         return self.root / "centre" / "centre.log"
 
+    def logs(self) -> list[Path]:
+        """What the centre and the hosts write line by line."""
+        hosts = (self.host(name) for name in self._names("hosts"))
+        return [self.centre_log, *(host / name for host in hosts for name in ("host.log", "spark.log"))]
+
     def host(self, name: str) -> Path:
         return self.root / "hosts" / name
 
@@ -51,75 +64,102 @@ class FleetFolder:
         """A gate for every run: what an earlier run left there cannot hold the next."""
         return self.application(application) / "runs" / f"{epoch:010d}" / "gate.json"
 
+    def begin_run(self, application: str, epoch: int) -> None:
+        """Before a query starts: leave word beside its gate which lease it has to look at; forget runs of long ago."""
+        gate = self.gate(application, epoch)
+        fence = {"lease": str(self.lease_path(application)), "epoch": epoch}
+        self.put(gate.with_name(FENCE), json.dumps(fence).encode())
+        runs = gate.parent.parent
+        with contextlib.suppress(OSError):
+            for name in self.files.names(runs):
+                if name.isdecimal() and int(name) <= epoch - KEEP_EPOCHS:
+                    self.files.remove(runs / name)
+
+    def check_epoch(self, application: str, epoch: int) -> None:
+        """Raises `StaleEpoch` where a newer run was allowed, `OSError` where nothing is known."""
+        check_epoch(self.files.names(self.lease_path(application)), epoch)
+
+    def lease_path(self, application: str) -> Path:
+        return self.application(application) / "lease"
+
     def lease(self, application: str) -> LeaseFolder:
-        return LeaseFolder(self.application(application) / "lease")
+        return LeaseFolder(self.lease_path(application), self.files, self.clock)
 
     def region_lease(self, region: str) -> LeaseFolder:
         """Whose host speaks for the region."""
-        return LeaseFolder(self.root / "regions" / region / "lease")
+        return LeaseFolder(self.root / "regions" / region / "lease", self.files, self.clock)
 
-    def region_state(self, region: str) -> Path:
-        """What the region's manager remembers, whichever host it works on."""
-        return self.root / "regions" / region / "manager.json"
+    def region_journal(self, region: str) -> Path:
+        """Of the region's manager, whichever host it works on; its memory is in it."""
+        return self.root / "regions" / region / "journal.db"
+
+    def host_journal(self, name: str) -> Path:
+        return self.host(name) / "journal.db"
+
+    @property
+    def centre_journal(self) -> Path:
+        return self.root / "centre" / "journal.db"
 
     def applications(self) -> list[str]:
         """Every application that was ever leased here."""
-        return sorted(path.parent.name for path in (self.root / "applications").glob("*/lease"))
+        return [name for name in self._names("applications") if self._names(f"applications/{name}/lease")]
 
-    def operators_file(self, application: str) -> Path:
-        """What the operators' managers remember, wherever the application runs."""
-        return self.application(application) / "operators.json"
-
-    def tasks(self, application: str) -> dict[str, int]:
-        """Tasks by operator, as the managers last ordered them: a size moves along with its application."""
-        try:
-            states = json.loads(self.operators_file(application).read_text())
-            return {name.removeprefix(f"{application}."): int(state["target"]) for name, state in states.items()}
-        except (OSError, ValueError, KeyError, AttributeError):
-            return {}
+    def learned(self, application: str) -> Path:
+        """What the operators' policies have learned of it, wherever it runs."""
+        return self.application(application) / "learned.json"
 
     def enrol(self, spec: HostSpec) -> None:
         """The centre counts on this host: it is there, or on its way."""
-        replace_file(self.host(spec.name) / "member.json", to_json(spec).encode())
+        self.put(self.host(spec.name) / "member.json", to_json(spec).encode())
 
     def strike_off(self, host: str) -> None:
-        (self.host(host) / "member.json").unlink(missing_ok=True)
+        self.files.remove(self.host(host) / "member.json")
 
     def members(self, region: str) -> list[HostSpec]:
         """The hosts that a region has, those on their way included and those that are leaving not."""
-        paths = sorted((self.root / "hosts").glob("*/member.json"))
         specs = []
-        for path in paths:
+        for name in self._names("hosts"):
             try:
-                specs.append(from_json(HostSpec, path.read_bytes()))
+                specs.append(from_json(HostSpec, self.files.read(self.host(name) / "member.json")))
             except (OSError, ValueError):
                 continue  # struck off a moment ago
         return [spec for spec in specs if spec.region == region]
 
     def write_card(self, card: HostCard) -> None:
-        replace_file(self.host(card.spec.name) / "card.json", to_json(card).encode())
+        self.put(self.host(card.spec.name) / "card.json", to_json(card).encode())
 
     def read_card(self, host: str) -> HostCard | None:
         """None where no agent of that name has listened yet."""
         try:
-            return from_json(HostCard, (self.host(host) / "card.json").read_bytes())
+            return from_json(HostCard, self.files.read(self.host(host) / "card.json"))
         except (OSError, ValueError):
             return None
 
     def cards(self) -> list[HostCard]:
-        found = (self.read_card(path.parent.name) for path in sorted((self.root / "hosts").glob("*/card.json")))
+        found = (self.read_card(name) for name in self._names("hosts"))
         return [card for card in found if card is not None]
 
     def remove_card(self, card: HostCard) -> None:
         """Take it back, unless a newer start of the host has replaced it."""
         present = self.read_card(card.spec.name)
         if present is not None and present.incarnation == card.incarnation:
-            (self.host(card.spec.name) / "card.json").unlink(missing_ok=True)
+            self.files.remove(self.host(card.spec.name) / "card.json")
 
+    def forget_hosts(self, known: set[str]) -> None:
+        """Of hosts that are gone only the newest leave their logs behind."""
+        cards = {card.spec.name for card in self.cards()}
+        gone = [name for name in self._names("hosts") if name not in known | cards]
+        gone.sort(key=lambda name: (len(name), name))  # east-9 before east-10
+        for name in gone[:-_KEEP_HOSTS]:
+            self.files.remove(self.host(name))
 
-def replace_file(path: Path, body: bytes) -> None:
-    """Replace a file in one step, so that nobody ever reads half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f"{path.name}.{uuid.uuid4().hex}.draft")
-    draft.write_bytes(body)
-    draft.replace(path)
+    def put(self, path: Path, body: bytes) -> None:
+        """Replace a small file of the fleet, its folder made where it is missing."""
+        self.files.make(path.parent)
+        self.files.replace(path, body)
+
+    def _names(self, below: str) -> list[str]:
+        try:
+            return self.files.names(self.root / below)
+        except OSError:
+            return []

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tidegate.domain import HostState
 from tidegate.fleet.config import FleetConfig
 from tidegate.fleet.folder import FleetFolder
 from tidegate.fleet.lease import LeaseRecord, LeaseWatch
-from tidegate.fleet.look import Glance, HostState
+from tidegate.fleet.look import Glance
 from tidegate.fleet.provider import Provider
-from tidegate.fleet.registry import HostEntry, Registry
-from tidegate.fleet.steady import steady_s
+from tidegate.fleet.registry import STARTING, HostEntry, Registry
+from tidegate.fleet.state import Phase, Tenancy
 
 
 @dataclass(slots=True)
@@ -37,18 +39,19 @@ class Judge:
 
     def __init__(self, folder: FleetFolder, config: FleetConfig, provider: Provider, registry: Registry) -> None:
         self._folder = folder
+        self._clock = folder.clock
         self._timing = config.timing
         self._provider = provider
         self._registry = registry
         self._known: dict[str, _Acquaintance] = {}
         self._watches: dict[str, LeaseWatch] = {}
         self._leases: dict[str, LeaseRecord | None] = {}
-        self._began_s = steady_s()
+        self._began_s = self._clock.steady_s()
 
     def states(self, glances: dict[str, Glance]) -> dict[str, HostState]:
         """Every host in the book; leases are looked at as well."""
-        self._watch_leases()
-        moment_s = steady_s()
+        self._watch_leases({tenancy.spec.name for glance in glances.values() for tenancy in _under_lease(glance)})
+        moment_s = self._clock.steady_s()
         states: dict[str, HostState] = {}
         for name, entry in self._registry.hosts().items():
             glance = glances.get(name)
@@ -66,12 +69,15 @@ class Judge:
         """After a start: has everybody been heard from, or had the time to be?"""
         waiting = any(state in {HostState.AWAY, HostState.STARTING} for state in states.values())
         silent = any(self._known[name].answered_s is None for name in states)
-        return not (waiting or silent) or steady_s() - self._began_s > self._timing.lost_after_s + self._timing.lease_s
+        return (
+            not (waiting or silent)
+            or self._clock.steady_s() - self._began_s > self._timing.lost_after_s + self._timing.lease_s
+        )
 
     def silent_s(self, host: str) -> float:
         """Since it last answered, or was first waited for."""
         known = self._known[host]
-        return steady_s() - (known.first_s if known.answered_s is None else known.answered_s)
+        return self._clock.steady_s() - (known.first_s if known.answered_s is None else known.answered_s)
 
     def lease(self, application: str) -> tuple[LeaseRecord | None, float]:
         """What its lease says, and for how long it has said just this."""
@@ -85,9 +91,14 @@ class Judge:
     def forget(self, host: str) -> None:
         self._known.pop(host, None)
 
-    def _watch_leases(self) -> None:
-        for name in self._registry.applications():
-            watch = self._watches.setdefault(name, LeaseWatch())
+    def _watch_leases(self, held: set[str]) -> None:
+        """Those that no host says it holds: with thousands of applications their files are too many to be read."""
+        applications = self._registry.applications()
+        for gone in [name for name in self._watches if name in held or name not in applications]:
+            del self._watches[gone]
+            self._leases.pop(gone, None)
+        for name in applications.keys() - held:
+            watch = self._watches.setdefault(name, LeaseWatch(self._clock, self._timing.lease_s))
             try:
                 record = self._folder.lease(name).read()
             except (OSError, ValueError):
@@ -97,7 +108,7 @@ class Judge:
 
     def _absent(self, name: str, entry: HostEntry, known: _Acquaintance) -> HostState:
         timing, silent_s = self._timing, self.silent_s(name)
-        if entry.handle is not None and self._provider.alive(entry.handle) is False:
+        if entry.handle not in {None, STARTING} and self._provider.alive(str(entry.handle)) is False:
             return HostState.LOST
         held = [application for application in self._leases if self._holds(application, name)]
         if known.answered_s is None and not held:
@@ -111,3 +122,9 @@ class Judge:
     def _holds(self, application: str, host: str) -> bool:
         record = self._leases.get(application)
         return record is not None and not record.released and record.owner.partition("/")[0] == host
+
+
+def _under_lease(glance: Glance) -> Iterator[Tenancy]:
+    """What a host says it runs."""
+    if glance.status is not None:
+        yield from (one for one in glance.status.tenancies if one.epoch is not None and one.phase is Phase.RUNNING)

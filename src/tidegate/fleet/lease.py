@@ -12,22 +12,21 @@ The folder needs the atomic `link` and `rename` of a POSIX file system; object s
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
-import time
-import uuid
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 from tidegate.domain import TidegateError
 from tidegate.domain.codec import from_json, to_json
-from tidegate.fleet.steady import steady_s
+from tidegate.domain.epochs import epochs_of, lease_name
+from tidegate.fleet.files import DISK, Files
+from tidegate.fleet.ports import REAL_CLOCK, Clock
 
 MARGIN = 0.25
 """A taker waits this share of the lease longer than it lasts: clocks may drift, and a stop takes a moment."""
-_KEEP_EPOCHS = 200
-_SUFFIX = ".lease"
+KEEP_EPOCHS = 200
+"""Older ones are forgotten, and so is what they left behind."""
 
 
 class Fenced(TidegateError):
@@ -47,12 +46,25 @@ class LeaseRecord:
     released: bool = False
     """Given back by its holder: it can be taken at once."""
 
+    @property
+    def damaged(self) -> bool:
+        """The file cannot be read, as after a crash of the machine that wrote it: nobody knows whose it is."""
+        return not self.owner
+
+
+@lru_cache(maxsize=256)
+def _parsed(body: bytes) -> LeaseRecord:
+    """Whoever waits for a lease reads the same words over and over."""
+    return from_json(LeaseRecord, body)
+
 
 class LeaseFolder:
     """The files of one lease."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, files: Files = DISK, clock: Clock = REAL_CLOCK) -> None:
         self.folder = folder
+        self._files = files
+        self.clock = clock
 
     def create(self) -> None:
         """Make the folder, once and for all.
@@ -60,65 +72,59 @@ class LeaseFolder:
         Takers never do: where it is missing for them, what they see is not what the others see (a file system that
         is not mounted, say), and a lease taken there would hold nobody back.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self._files.make(self.folder)
 
     def read(self) -> LeaseRecord | None:
         """The newest epoch, or None where the lease was never taken. Raises `OSError` where nothing can be seen."""
         records = self.history(newest=1)
         return records[-1] if records else None
 
-    def history(self, newest: int = _KEEP_EPOCHS) -> list[LeaseRecord]:
+    def history(self, newest: int = KEEP_EPOCHS) -> list[LeaseRecord]:
         """The newest epochs, oldest first: who ever held the lease."""
-        return [from_json(LeaseRecord, path.read_bytes()) for path in self._files()[-newest:]]
+        return [self._record(epoch) for epoch in epochs_of(self._files.names(self.folder))[-newest:]]
 
-    def take(
-        self, owner: str, duration_s: float, seen: LeaseRecord | None, clock: Callable[[], float] = steady_s
-    ) -> HeldLease | None:
+    def take(self, owner: str, duration_s: float, seen: LeaseRecord | None) -> HeldLease | None:
         """Take the epoch after `seen`, which the caller knows to be free; None where another was quicker.
 
         It is refused as well where `seen` has been renewed in the meantime: its holder lives after all.
         """
-        began_s = clock()
+        began_s = self.clock.steady_s()
         if self.read() != seen:
             return None
-        record = LeaseRecord(1 if seen is None else seen.epoch + 1, owner, 0, duration_s, time.time())
-        draft = self._draft(record)
-        try:
-            os.link(draft, self._path(record.epoch))
-        except FileExistsError:
+        record = LeaseRecord(1 if seen is None else seen.epoch + 1, owner, 0, duration_s, self.clock.wall_s())
+        if not self._files.create(self._path(record.epoch), to_json(record).encode()):
             return None
-        finally:
-            draft.unlink()
-        self._forget_old()
-        return HeldLease(self, record, began_s, clock)
+        self._forget_old(record.epoch)
+        return HeldLease(self, record, began_s)
 
     def write(self, record: LeaseRecord) -> None:
         """Replace the holder's own file. It never touches the file of another epoch."""
-        self._draft(record).replace(self._path(record.epoch))
+        self._files.replace(self._path(record.epoch), to_json(record).encode())
 
-    def _draft(self, record: LeaseRecord) -> Path:
-        draft = self.folder / f"{record.epoch}.{uuid.uuid4().hex}.draft"
-        draft.write_text(to_json(record))
-        return draft
+    def _record(self, epoch: int) -> LeaseRecord:
+        try:
+            return _parsed(self._files.read(self._path(epoch)))
+        except ValueError:
+            return LeaseRecord(epoch, "", -1, 0.0, 0.0)
 
     def _path(self, epoch: int) -> Path:
-        return self.folder / f"{epoch:010d}{_SUFFIX}"
+        return self.folder / lease_name(epoch)
 
-    def _files(self) -> list[Path]:
-        return sorted(path for path in self.folder.iterdir() if path.name.endswith(_SUFFIX))
-
-    def _forget_old(self) -> None:
-        for path in self._files()[:-_KEEP_EPOCHS]:
-            with contextlib.suppress(OSError):
-                path.unlink()
+    def _forget_old(self, newest: int) -> None:
+        """Epochs from long ago, and drafts of those who died in the middle of writing one."""
+        with contextlib.suppress(OSError):
+            for name in self._files.names(self.folder):
+                epoch = name.partition(".")[0]
+                keep = KEEP_EPOCHS if name == f"{epoch}.lease" else 1
+                if epoch.isdecimal() and int(epoch) <= newest - keep:
+                    self._files.remove(self.folder / name)
 
 
 class HeldLease:
     """A lease in the hands of its holder."""
 
-    def __init__(self, folder: LeaseFolder, record: LeaseRecord, began_s: float, clock: Callable[[], float]) -> None:
+    def __init__(self, folder: LeaseFolder, record: LeaseRecord, began_s: float) -> None:
         self._folder = folder
-        self._clock = clock
         self._lock = threading.Lock()  # the keeper renews while the application's own thread may release
         self.record = record
         self.expires_s = began_s + record.duration_s
@@ -126,7 +132,7 @@ class HeldLease:
 
     @property
     def remaining_s(self) -> float:
-        return self.expires_s - self._clock()
+        return self.expires_s - self._folder.clock.steady_s()
 
     def renew(self) -> None:
         """Hold it for another whole duration. Raises `Fenced` where it is too late, `OSError` where nothing is known.
@@ -134,56 +140,69 @@ class HeldLease:
         After an `OSError` the lease is what it was: it runs until its expiry, and may be tried again.
         """
         with self._lock:
-            began_s = self._clock()
+            began_s = self._folder.clock.steady_s()
             if self.record.released or began_s >= self.expires_s:
                 raise Fenced("the lease has run out")  # it may be another's by now: never renewed, only taken anew
+            self._check_ours()  # a renewal must not overwrite somebody else's file
             renewed = replace(self.record, counter=self.record.counter + 1)
             self._folder.write(renewed)
             self.record = renewed
-            self._check_newest()
+            self._check_ours()
+            if self.remaining_s <= 0:
+                # The write took so long that somebody may have found the lease free before it landed.
+                raise Fenced("the lease has run out while it was renewed")
             self.expires_s = began_s + renewed.duration_s
 
     def check(self) -> None:
         """Raises `Fenced` where the lease is not ours any more; asked right before a query is started."""
+        self._check_ours()
         if self.remaining_s <= 0:
             raise Fenced("the lease has run out")
-        self._check_newest()
 
     def release(self) -> None:
-        """Give it back: what it allowed has ended."""
+        """Give it back: what it allowed has ended. Where it is another's by now, nothing is touched."""
         with self._lock:
+            self._check_ours()
             self.record = replace(self.record, counter=self.record.counter + 1, released=True)
             self._folder.write(self.record)
 
-    def _check_newest(self) -> None:
+    def _check_ours(self) -> None:
         newest = self._folder.read()
-        if newest is None or newest.epoch != self.record.epoch:
-            raise Fenced(f"the lease went to {newest.owner} in epoch {newest.epoch}" if newest else "the lease is gone")
+        if newest is None:
+            raise Fenced("the lease is gone")
+        ours = newest.epoch == self.record.epoch and (newest.damaged or newest.owner == self.record.owner)
+        if not ours:
+            raise Fenced(f"the lease went to {newest.owner or 'somebody'} in epoch {newest.epoch}")
 
 
 class LeaseWatch:
     """Tells when another's lease is free: released, or unchanged for longer than it lasts."""
 
-    def __init__(self, clock: Callable[[], float] = steady_s) -> None:
+    def __init__(self, clock: Clock, lease_s: float) -> None:
+        """`lease_s`: how long leases last here; a damaged one is given as much."""
         self._clock = clock
+        self._lease_s = lease_s
         self._seen: LeaseRecord | None = None
-        self._since_s = clock()
+        self._since_s = clock.steady_s()
 
     def look(self, record: LeaseRecord | None, unchanged_s: float = 0.0) -> None:
         """Take in what the lease says now. `unchanged_s`: somebody else has seen it stand still for so long already."""
-        now_s = self._clock()
+        now_s = self._clock.steady_s()
         if record != self._seen:
             self._seen, self._since_s = record, now_s
         self._since_s = min(self._since_s, now_s - unchanged_s)
 
     @property
     def unchanged_s(self) -> float:
-        return self._clock() - self._since_s
+        return self._clock.steady_s() - self._since_s
 
     @property
     def expired(self) -> bool:
         """Has its holder stopped for certain, whoever that is?"""
-        return self._seen is not None and self.unchanged_s > self._seen.duration_s * (1 + MARGIN)
+        if self._seen is None:
+            return False
+        lasts_s = max(self._seen.duration_s, self._lease_s) if self._seen.damaged else self._seen.duration_s
+        return self.unchanged_s > lasts_s * (1 + MARGIN)
 
     @property
     def free(self) -> bool:

@@ -2,8 +2,12 @@
 
 Both sides prove that they know the token by answering the other's fresh nonce with an HMAC; the token itself never
 travels. The two nonces make a key for the connection, under which every frame is signed together with its direction
-and number, so that no frame can be changed, repeated, left out or sent back. Frames are not encrypted: agents listen on
-the loopback interface unless told otherwise, and a tunnel is the way across networks that others read.
+and number, so that no frame can be changed, repeated, left out or sent back. Frames are encrypted where the fleet has
+certificates (`tls`), and not otherwise: agents listen on the loopback interface unless told otherwise.
+
+The other side may be anybody until it has proved itself, and may be out of order after that. So sizes are bounded,
+every frame has a deadline as a whole (a byte now and then does not extend it), and whatever is wrong with a frame is a
+`ProtocolError` or an `OSError`: the connection is over, and nothing else is.
 
     client → {"version": 1, "nonce": c}
     server → {"version": 1, "nonce": s, "proof": H(token, "server" c s)}
@@ -21,6 +25,7 @@ import os
 import secrets
 import socket
 import struct
+import time
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +35,10 @@ VERSION = 1
 MOST_BYTES = 1 << 20
 _GREETING_BYTES = 4096  # what somebody unknown may send
 _TOKEN_BYTES = 32
+GREETING_S = 5.0
+"""For the whole greeting."""
+FRAME_S = 10.0
+"""For one frame, from its first byte to its last."""
 _HEADER = struct.Struct(">I")
 
 Body = dict[str, Any]
@@ -46,8 +55,9 @@ class Refused(ProtocolError):
 class Channel:
     """An authenticated connection; `send` and `receive` whole bodies."""
 
-    def __init__(self, wire: socket.socket, key: bytes, outgoing: str, incoming: str) -> None:
+    def __init__(self, wire: socket.socket, key: bytes, outgoing: str, incoming: str, frame_s: float = FRAME_S) -> None:
         self._wire = wire
+        self._frame_s = frame_s
         self._key = key
         self._outgoing, self._incoming = outgoing, incoming
         self._sent = self._received = 0
@@ -56,14 +66,15 @@ class Channel:
         text = json.dumps(body, allow_nan=False)
         mac = self._mac(self._outgoing, self._sent, text)
         self._sent += 1
-        _send_frame(self._wire, {"body": text, "mac": mac})
+        _send_frame(self._wire, {"body": text, "mac": mac}, time.monotonic() + self._frame_s)
 
-    def receive(self) -> Body:
-        frame = _receive_frame(self._wire, MOST_BYTES)
+    def receive(self, idle_s: float = 0.0) -> Body:
+        """The next body; the other side may be silent for `idle_s` before it begins."""
+        frame = _receive_frame(self._wire, MOST_BYTES, time.monotonic() + idle_s + self._frame_s, self._frame_s)
         text, mac = frame.get("body"), frame.get("mac")
         if not isinstance(text, str) or not isinstance(mac, str):
             raise ProtocolError("a frame without body or signature")
-        if not hmac.compare_digest(mac, self._mac(self._incoming, self._received, text)):
+        if not _same(mac, self._mac(self._incoming, self._received, text)):
             raise ProtocolError("a frame with a wrong signature")
         self._received += 1
         return _object(text)
@@ -76,27 +87,28 @@ class Channel:
         return _sign(self._key, direction, str(number), text)
 
 
-def greet(wire: socket.socket, token: bytes) -> Channel:
+def greet(wire: socket.socket, token: bytes, limit_s: float = GREETING_S, frame_s: float = FRAME_S) -> Channel:
     """The client's half of the greeting."""
-    mine = secrets.token_hex(16)
-    _send_frame(wire, {"version": VERSION, "nonce": mine})
-    answer = _receive_frame(wire, _GREETING_BYTES)
+    mine, deadline_s = secrets.token_hex(16), time.monotonic() + limit_s
+    _send_frame(wire, {"version": VERSION, "nonce": mine}, deadline_s)
+    answer = _receive_frame(wire, _GREETING_BYTES, deadline_s)
     _check_version(answer)
     theirs = _nonce(answer)
-    if not hmac.compare_digest(str(answer.get("proof")), _sign(token, "server", mine, theirs)):
+    if not _same(answer.get("proof"), _sign(token, "server", mine, theirs)):
         raise Refused("the agent does not know the fleet's token")
-    _send_frame(wire, {"proof": _sign(token, "client", mine, theirs)})
-    return Channel(wire, _session_key(token, mine, theirs), "client", "server")
+    _send_frame(wire, {"proof": _sign(token, "client", mine, theirs)}, deadline_s)
+    return Channel(wire, _session_key(token, mine, theirs), "client", "server", frame_s)
 
 
-def welcome(wire: socket.socket, token: bytes) -> Channel:
+def welcome(wire: socket.socket, token: bytes, limit_s: float = GREETING_S) -> Channel:
     """The server's half of the greeting."""
-    hello = _receive_frame(wire, _GREETING_BYTES)
+    deadline_s = time.monotonic() + limit_s
+    hello = _receive_frame(wire, _GREETING_BYTES, deadline_s)
     _check_version(hello)
     theirs, mine = _nonce(hello), secrets.token_hex(16)
-    _send_frame(wire, {"version": VERSION, "nonce": mine, "proof": _sign(token, "server", theirs, mine)})
-    answer = _receive_frame(wire, _GREETING_BYTES)
-    if not hmac.compare_digest(str(answer.get("proof")), _sign(token, "client", theirs, mine)):
+    _send_frame(wire, {"version": VERSION, "nonce": mine, "proof": _sign(token, "server", theirs, mine)}, deadline_s)
+    answer = _receive_frame(wire, _GREETING_BYTES, deadline_s)
+    if not _same(answer.get("proof"), _sign(token, "client", theirs, mine)):
         raise Refused("the caller does not know the fleet's token")
     return Channel(wire, _session_key(token, theirs, mine), "server", "client")
 
@@ -131,7 +143,13 @@ def read_token(path: Path) -> bytes:
 def _sign(key: bytes, *parts: str) -> str:
     # Every part with its length, so that no two lists of parts are signed alike.
     text = "".join(f"{len(part)}:{part}" for part in parts)
-    return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+    return hmac.new(key, text.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
+
+
+def _same(given: Any, expected: str) -> bool:
+    """Compared as bytes, in constant time: a text that is not ASCII cannot be compared so, and may well come."""
+    text = given if isinstance(given, str) else ""
+    return hmac.compare_digest(text.encode("utf-8", "surrogatepass"), expected.encode())
 
 
 def _session_key(token: bytes, client: str, server: str) -> bytes:
@@ -150,19 +168,22 @@ def _nonce(frame: Body) -> str:
     return nonce
 
 
-def _send_frame(wire: socket.socket, frame: Body) -> None:
+def _send_frame(wire: socket.socket, frame: Body, deadline_s: float) -> None:
     data = json.dumps(frame).encode()
     if len(data) > MOST_BYTES:
         raise ProtocolError(f"a message of {len(data)} bytes; the most is {MOST_BYTES}")
+    wire.settimeout(_left_s(deadline_s))
     wire.sendall(_HEADER.pack(len(data)) + data)
 
 
-def _receive_frame(wire: socket.socket, most_bytes: int) -> Body:
-    (size,) = _HEADER.unpack(_exactly(wire, _HEADER.size))
+def _receive_frame(wire: socket.socket, most_bytes: int, deadline_s: float, body_s: float | None = None) -> Body:
+    (size,) = _HEADER.unpack(_exactly(wire, _HEADER.size, deadline_s))
+    if body_s is not None:
+        deadline_s = min(deadline_s, time.monotonic() + body_s)
     if size > most_bytes:
         raise ProtocolError(f"a message of {size} bytes is announced; the most is {most_bytes}")
     try:
-        return _object(_exactly(wire, size).decode())
+        return _object(_exactly(wire, size, deadline_s).decode())
     except UnicodeDecodeError:
         raise ProtocolError("a message that is not text") from None
 
@@ -170,16 +191,24 @@ def _receive_frame(wire: socket.socket, most_bytes: int) -> Body:
 def _object(text: str) -> Body:
     try:
         value = json.loads(text)
-    except ValueError:
-        raise ProtocolError("a message that is not JSON") from None
+    except (ValueError, RecursionError):
+        raise ProtocolError("a message that is not JSON, or nested too deeply") from None
     if not isinstance(value, dict):
         raise ProtocolError("a message that is not an object")
     return value
 
 
-def _exactly(wire: socket.socket, size: int) -> bytes:
+def _left_s(deadline_s: float) -> float:
+    left_s = deadline_s - time.monotonic()
+    if left_s <= 0:
+        raise TimeoutError("the other side takes too long")
+    return left_s
+
+
+def _exactly(wire: socket.socket, size: int, deadline_s: float) -> bytes:
     parts = bytearray()
     while len(parts) < size:
+        wire.settimeout(_left_s(deadline_s))
         part = wire.recv(size - len(parts))
         if not part:
             raise ProtocolError("the connection ended in the middle of a message")

@@ -14,9 +14,11 @@ from typing import Protocol
 
 import psutil
 
+from tidegate import extensions
 from tidegate.domain import EnvironmentUnfit, InvalidInput
 from tidegate.fleet.config import FleetConfig, ProviderRule
 from tidegate.fleet.folder import FleetFolder
+from tidegate.fleet.identity import ProcessIdentity, identify
 from tidegate.fleet.state import HostSpec
 
 _COMMAND_LIMIT_S = 300.0
@@ -31,6 +33,10 @@ class Provider(Protocol):
 
     def stop(self, handle: str) -> None:
         """Take it away, whatever state it is in. Doing it twice is doing it once."""
+        ...
+
+    def abandon(self, host: HostSpec) -> None:
+        """Its start has failed, or whoever asked for it was killed: take away whatever may have come of it."""
         ...
 
     def alive(self, handle: str) -> bool | None:
@@ -64,24 +70,32 @@ class LocalProcesses:
             except OSError as error:
                 raise EnvironmentUnfit(f"host {host.name} cannot be started: {error}") from None
         self._children[child.pid] = child
-        return f"{child.pid}@{psutil.Process(child.pid).create_time()}"
+        try:
+            return str(identify(child.pid))
+        except psutil.NoSuchProcess:
+            raise EnvironmentUnfit(f"host {host.name} ended at once; see {log}") from None
 
     def stop(self, handle: str) -> None:
-        pid, _ = _parts(handle)
-        if self.alive(handle):
+        meant = ProcessIdentity.parse(handle)
+        if not meant.here:
+            raise EnvironmentUnfit(f"{handle}: the host is a process of another machine; stop it there")
+        if meant.alive:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(pid, signal.SIGKILL)
-        self._reap(pid)
+                os.killpg(meant.pid, signal.SIGKILL)
+        self._reap(meant.pid)
+
+    def abandon(self, host: HostSpec) -> None:
+        """Whoever asked for it may have been killed before it wrote down which process it is: its card says so too."""
+        card = self._folder.read_card(host.name)
+        if card is not None and card.process:
+            self.stop(card.process)
 
     def alive(self, handle: str) -> bool | None:
-        pid, created_s = _parts(handle)
-        self._reap(pid)
-        try:
-            process = psutil.Process(pid)
-            # A pid comes round again; together with its time of birth it does not.
-            return abs(process.create_time() - created_s) < 0.05 and process.status() != psutil.STATUS_ZOMBIE
-        except psutil.NoSuchProcess:
-            return False
+        meant = ProcessIdentity.parse(handle)
+        if not meant.here:
+            return None
+        self._reap(meant.pid)
+        return meant.alive
 
     def _reap(self, pid: int) -> None:
         child = self._children.get(pid)
@@ -105,7 +119,14 @@ class CommandHook:
         return _last_line(done.stdout) or host.name
 
     def stop(self, handle: str) -> None:
-        done = self._call(self._rule.stop, handle=handle)
+        self._stop(handle)
+
+    def abandon(self, host: HostSpec) -> None:
+        """No handle was ever given: the stop command gets the name in its place, and `{name}` besides."""
+        self._stop(host.name, name=host.name, region=host.region)
+
+    def _stop(self, handle: str, **values: str) -> None:
+        done = self._call(self._rule.stop, handle=handle, **values)
         if done.returncode:
             raise EnvironmentUnfit(f"{handle}: the stop command failed: {_last_line(done.stderr)}")
 
@@ -137,8 +158,7 @@ def host_command(config: FleetConfig, folder: FleetFolder) -> Command:
         words += ["--memory-mb", str(config.host.memory_mb), "--lease", str(config.timing.lease_s)]
         if config.host.master:
             words += ["--master", config.host.master]
-        for key, value in config.host.settings.items():
-            words += ["--spark-conf", f"{key}={value}"]
+        # Spark settings may be secrets: the host reads them from the fleet's folder, where `ps` does not look.
         return words
 
     return command
@@ -148,7 +168,13 @@ def make_provider(config: FleetConfig, folder: FleetFolder) -> Provider:
     """The provider that the fleet's file asks for."""
     if config.provider.kind == "commands":
         return CommandHook(config.provider, folder)
-    return LocalProcesses(folder, host_command(config, folder))
+    if config.provider.kind == "local":
+        return LocalProcesses(folder, host_command(config, folder))
+    known = ("local", "commands", *extensions.names("providers"))
+    if config.provider.kind not in known:
+        raise InvalidInput(f"provider.kind {config.provider.kind!r}: use one of {', '.join(known)}")
+    plugged_in: Provider = extensions.part("providers", config.provider.kind)(config, folder)
+    return plugged_in
 
 
 def wait_gone(provider: Provider, handle: str, limit_s: float) -> bool:
@@ -159,11 +185,6 @@ def wait_gone(provider: Provider, handle: str, limit_s: float) -> bool:
             return False
         time.sleep(0.1)
     return True
-
-
-def _parts(handle: str) -> tuple[int, float]:
-    pid, _, created = handle.partition("@")
-    return int(pid), float(created)
 
 
 def _last_line(text: str) -> str:

@@ -11,9 +11,9 @@ from types import ModuleType
 
 from pyspark import cloudpickle
 
+from tidegate.adapters.spark.queries import Build
 from tidegate.domain import InvalidInput
 from tidegate.fleet.state import ApplicationSpec
-from tidegate.spark.queries import Build
 
 _DEFAULT = "build"
 

@@ -6,15 +6,19 @@ Commands write their wishes here and the centre reads them, so a wish is taken e
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import threading
-import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from tidegate.domain import InvalidInput
 from tidegate.domain.codec import from_json, to_json
+from tidegate.fleet.ports import REAL_CLOCK, Clock
 from tidegate.fleet.state import ApplicationSpec, HostSpec
 
 _SCHEMA = """
@@ -28,13 +32,21 @@ CREATE TABLE IF NOT EXISTS events (
 """
 
 
+_BESIDE = ("INSERT INTO events", "DELETE FROM events", "INSERT OR REPLACE INTO facts", "BEGIN", "COMMIT")
+"""Statements that change neither hosts nor applications."""
+STARTING = ""
+"""The handle of a host that the provider was asked for and has not named yet."""
+MOST_EVENTS = 5000
+_FORGET_EVERY = 256
+
+
 @dataclass(frozen=True, slots=True)
 class HostEntry:
     """A host that the centre answers for."""
 
     spec: HostSpec
     handle: str | None
-    """None: it was not started by our provider; it is never taken away by it either."""
+    """None: it was not started by our provider; it is never taken away by it either. `STARTING`: on its way."""
     leaving: bool
     since_s: float
 
@@ -51,6 +63,17 @@ class ApplicationEntry:
     wanted: bool
 
 
+# Read several times in every step, and seldom changed.
+@lru_cache(maxsize=1 << 16)
+def _host_spec(text: str) -> HostSpec:
+    return from_json(HostSpec, text)
+
+
+@lru_cache(maxsize=1 << 16)
+def _application_spec(text: str) -> ApplicationSpec:
+    return from_json(ApplicationSpec, text)
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """Something that happened in the fleet."""
@@ -62,27 +85,58 @@ class Event:
 
 
 class Registry:
-    """One file; a write that has returned survives a crash of the process."""
+    """One file, for its owner's eyes; a write that has returned survives a crash of the process.
 
-    def __init__(self, path: Path) -> None:
+    It lies in the folder that all hosts share, so it has a rollback journal: write-ahead logs need memory that is
+    shared between their users, and that ends at the border of a machine.
+    """
+
+    def __init__(self, path: Path | None, clock: Clock = REAL_CLOCK) -> None:
+        """Without a path it lives in memory."""
         self._lock = threading.Lock()
+        self._clock = clock
+        self._noted = 0
+        self._writes = 0
+        self._read: dict[str, tuple[tuple[int, int], Any]] = {}
+        """Hosts and applications as last read, and the version of the file that they were read from."""
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=10)
-            self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute("PRAGMA synchronous=NORMAL")
+            if path is not None:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with suppress(FileExistsError):
+                    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            self._db = sqlite3.connect(
+                path or ":memory:", check_same_thread=False, isolation_level=None, timeout=10, cached_statements=64
+            )
+            if path is not None:
+                self._db.execute("PRAGMA journal_mode=DELETE")
             self._db.executescript(_SCHEMA)
         except (sqlite3.Error, OSError) as error:
             raise InvalidInput(f"{path}: the fleet's registry cannot be used ({error})") from None
 
-    def hosts(self) -> dict[str, HostEntry]:
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Everything written meanwhile is one transaction: a lost region is hundreds of changes, and one flush."""
+        self._do("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            with suppress(sqlite3.Error):
+                self._do("ROLLBACK")
+            raise
+        self._do("COMMIT")
+
+    def hosts(self) -> Mapping[str, HostEntry]:
+        found: Mapping[str, HostEntry] = self._cached("hosts", self._hosts)
+        return found
+
+    def _hosts(self) -> dict[str, HostEntry]:
         rows = self._all("SELECT name, spec, handle, leaving, since_s FROM hosts ORDER BY name")
-        return {row[0]: HostEntry(from_json(HostSpec, row[1]), row[2], bool(row[3]), row[4]) for row in rows}
+        return {row[0]: HostEntry(_host_spec(row[1]), row[2], bool(row[3]), row[4]) for row in rows}
 
     def put_host(self, spec: HostSpec, handle: str | None) -> None:
         self._do(
             "INSERT OR REPLACE INTO hosts (name, spec, handle, leaving, since_s) VALUES (?, ?, ?, 0, ?)",
-            (spec.name, to_json(spec), handle, time.time()),
+            (spec.name, to_json(spec), handle, self._clock.wall_s()),
         )
 
     def let_host_go(self, name: str) -> None:
@@ -92,11 +146,13 @@ class Registry:
     def forget_host(self, name: str) -> None:
         self._do("DELETE FROM hosts WHERE name = ?", (name,))
 
-    def applications(self) -> dict[str, ApplicationEntry]:
+    def applications(self) -> Mapping[str, ApplicationEntry]:
+        found: Mapping[str, ApplicationEntry] = self._cached("applications", self._applications)
+        return found
+
+    def _applications(self) -> dict[str, ApplicationEntry]:
         rows = self._all("SELECT name, spec, host, asked_host, wanted FROM applications ORDER BY name")
-        return {
-            row[0]: ApplicationEntry(from_json(ApplicationSpec, row[1]), row[2], row[3], bool(row[4])) for row in rows
-        }
+        return {row[0]: ApplicationEntry(_application_spec(row[1]), row[2], row[3], bool(row[4])) for row in rows}
 
     def put_application(self, spec: ApplicationSpec, host: str | None = None) -> None:
         """A new application, or a new recipe for one that is there; its host stays."""
@@ -133,9 +189,15 @@ class Registry:
         return generation
 
     def note(self, event: str, subject: str, text: str = "") -> None:
+        """Write down that something happened; the newest `MOST_EVENTS` are kept."""
+        # Names and errors come from other hosts, and SQLite takes no text with half a character in it.
+        words = [word.encode("utf-8", "replace").decode() for word in (event, subject, text)]
         self._do(
-            "INSERT INTO events (time_s, event, subject, text) VALUES (?, ?, ?, ?)", (time.time(), event, subject, text)
+            "INSERT INTO events (time_s, event, subject, text) VALUES (?, ?, ?, ?)", (self._clock.wall_s(), *words)
         )
+        self._noted += 1
+        if self._noted % _FORGET_EVERY == 1:
+            self._do("DELETE FROM events WHERE id <= (SELECT max(id) FROM events) - ?", (MOST_EVENTS,))
 
     def events(self, newest: int = 50) -> list[Event]:
         rows = self._all("SELECT time_s, event, subject, text FROM events ORDER BY id DESC LIMIT ?", (newest,))
@@ -145,8 +207,17 @@ class Registry:
         with self._lock:
             self._db.close()
 
+    def _cached(self, what: str, read: Callable[[], Any]) -> Any:
+        """Read again only where somebody has written: thousands of applications are looked at in every step."""
+        version = (self._writes, int(self._all("PRAGMA data_version")[0][0]))
+        known = self._read.get(what)
+        if known is None or known[0] != version:
+            known = self._read[what] = (version, read())
+        return known[1]
+
     def _do(self, statement: str, values: tuple[Any, ...] = ()) -> None:
         with self._lock:
+            self._writes += not statement.startswith(_BESIDE)
             self._db.execute(statement, values)
 
     def _all(self, statement: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from tidegate.fleet.calls import fleet_wire
 from tidegate.fleet.centrelock import centre_pid
-from tidegate.fleet.config import stored_config
+from tidegate.fleet.config import FleetConfig, stored_config
 from tidegate.fleet.folder import FleetFolder
 from tidegate.fleet.lease import LeaseRecord
 from tidegate.fleet.look import Glance, Lookout
-from tidegate.fleet.protocol import read_token
 from tidegate.fleet.registry import Registry
 
 _EVENTS = 12
@@ -18,22 +18,22 @@ _EVENTS = 12
 
 def fleet_report(folder: FleetFolder, registry: Registry) -> dict[str, Any]:
     """Everything at this moment; the agents are asked directly, so it is true even where the centre is away."""
-    glances = Lookout(folder, read_token(folder.token)).look()
+    glances = Lookout(folder, fleet_wire(folder, stored_config(folder))).look()
     view = registry.fact("view", {})
     return {
         "fleet": str(folder.root),
         "centre": {"pid": centre_pid(folder), "last_step_s_ago": _ago(view.get("time_s"))},
-        "regions": _regions(registry, glances),
+        "regions": _regions(stored_config(folder), registry, glances),
         "hosts": [_host(name, registry, glances, view) for name in sorted({*registry.hosts(), *glances})],
         "applications": [_application(name, folder, registry, glances) for name in registry.applications()],
         "measured": _measured(folder, glances),
-        "managers": {
-            f"{manager}@{name}": said
-            for name, glance in glances.items()
+        "control": {
+            level: said
+            for glance in glances.values()
             if glance.status is not None
-            for manager, said in glance.status.managers.items()
+            for level, said in glance.status.control.items()
         }
-        | dict(registry.fact("central-managers", {})),
+        | dict(registry.fact("control", {})),
         "tokens": dict(registry.fact("tokens", {})),
         "pending_requests": list(registry.fact("pending", [])),
         "events": [
@@ -43,20 +43,17 @@ def fleet_report(folder: FleetFolder, registry: Registry) -> dict[str, Any]:
     }
 
 
-def _regions(registry: Registry, glances: dict[str, Glance]) -> list[dict[str, Any]]:
-    config = registry.fact("config", {})
+def _regions(config: FleetConfig, registry: Registry, glances: dict[str, Glance]) -> list[dict[str, Any]]:
     hosts = registry.hosts().values()
-    targets = registry.fact("host-targets", {})
     return [
         {
             "region": region,
             "hosts": sum(entry.spec.region == region for entry in hosts),
-            "target": targets.get(region, rule.get("min_hosts", 1)),
-            "max_hosts": rule.get("max_hosts", 2),
+            "max_hosts": rule.max_hosts,
             "slots": sum(entry.spec.slots for entry in hosts if entry.spec.region == region),
             "busy_slots": _busy(glances, region),
         }
-        for region, rule in dict(config.get("regions", {})).items()
+        for region, rule in config.regions.items()
     ]
 
 
@@ -117,7 +114,7 @@ def _application(name: str, folder: FleetFolder, registry: Registry, glances: di
 
 def _measured(folder: FleetFolder, glances: dict[str, Glance]) -> list[dict[str, Any]]:
     """What tables and graphs of the fleet's file ask for, and what the hosts have measured of it."""
-    rules = stored_config(folder).applications
+    rules = stored_config(folder).policy.applications
     return [
         {
             "application": tenancy.spec.name,

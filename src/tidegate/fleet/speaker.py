@@ -1,64 +1,107 @@
-"""The region's manager on one of its hosts: which host speaks for the region is settled by a lease."""
+"""The region's controller on one of its hosts: which host speaks for the region is settled by a lease."""
 
 from __future__ import annotations
 
-from tidegate.domain.codec import from_json, to_json
+from collections.abc import Callable
+from contextlib import suppress
+
+from tidegate.control.controller import Controller
+from tidegate.control.journal import SqliteJournal
+from tidegate.control.knowledge import Knowledge
+from tidegate.control.runner import KNOWLEDGE, Runner
+from tidegate.domain import (
+    ExecutorPool,
+    ExecutorSample,
+    FleetApplication,
+    FleetHost,
+    FleetSample,
+    HostState,
+    Mode,
+    Observation,
+    Receipt,
+    Request,
+    Standing,
+    Targets,
+)
+from tidegate.fleet.centre import FleetClock
 from tidegate.fleet.config import FleetConfig
-from tidegate.fleet.figures import SMOOTH_ALREADY
-from tidegate.fleet.folder import FleetFolder, replace_file
+from tidegate.fleet.folder import FleetFolder
 from tidegate.fleet.lease import Fenced, HeldLease, LeaseWatch
 from tidegate.fleet.look import Glance, Lookout
-from tidegate.fleet.naming import INFRASTRUCTURE, application_manager, region_manager
-from tidegate.fleet.state import HostCard, Phase, RegionWish, Tenancy
-from tidegate.managers import (
-    HostView,
-    Message,
-    Numbering,
-    RegionManager,
-    RegionSettings,
-    RegionState,
-    RegionView,
-    Seat,
-    StopHost,
-)
+from tidegate.fleet.plan.asking import AskCentre, requests_of
+from tidegate.fleet.plan.relieving import RegionHosts, RegionRule
+from tidegate.fleet.ports import Wire
+from tidegate.fleet.state import HostCard, Phase, Tenancy
 
-_SEAT_PATIENCE_S = 60.0
 _HERE = {Phase.STARTING, Phase.RUNNING, Phase.STOPPING}
+
+
+class RegionCluster:
+    """The hosts of one region, as their agents report them. Nothing is done from here: the centre is asked."""
+
+    def __init__(
+        self, region: str, config: FleetConfig, folder: FleetFolder, wire: Wire, standing: Callable[[], Standing]
+    ) -> None:
+        self._region = region
+        self._config = config
+        self._folder = folder
+        self._lookout = Lookout(folder, wire)
+        self._standing = standing
+
+    def observe(self) -> Observation:
+        glances = self._lookout.look(self._region)
+        members = self._folder.members(self._region)
+        hosts = tuple(FleetHost(spec.name, spec.region, spec.slots, _state(glances.get(spec.name))) for spec in members)
+        applications = tuple(_application(host, tenancy) for host, tenancy in _tenancies(glances))
+        pool = ExecutorPool(
+            tuple(ExecutorSample(host.name, host.region, host.slots, 0, 0.0) for host in hosts if host.open),
+            requested=len(hosts),
+            slots_per_executor=self._config.host.slots,
+        )
+        fleet = FleetSample(hosts, applications)
+        return Observation(self._folder.clock.forward_s(), (), pool, fleet=fleet, standing=self._standing())
+
+    def converge(self, targets: Targets) -> Receipt:
+        return Receipt()
+
+    def release(self) -> None:
+        """Nothing was turned."""
 
 
 class RegionSpeaker:
     """Speaks for the region while this host holds the region's lease."""
 
-    def __init__(self, card: HostCard, config: FleetConfig, folder: FleetFolder, token: bytes) -> None:
+    def __init__(
+        self, card: HostCard, config: FleetConfig, folder: FleetFolder, wire: Wire, standing: Callable[[], Standing]
+    ) -> None:
         self._card = card
         self._config = config
-        self._region = card.spec.region
-        self._files = folder.region_lease(self._region)
+        self.region = card.spec.region
+        self._files = folder.region_lease(self.region)
         self._folder = folder
-        self._state_file = folder.region_state(self._region)
-        self._watch = LeaseWatch()
-        self._lookout = Lookout(folder, token)
+        self._cluster = RegionCluster(self.region, config, folder, wire, standing)
+        self._watch = LeaseWatch(folder.clock, config.timing.lease_s)
         self._lease: HeldLease | None = None
-        self._state: RegionState | None = None
-        self._seats: dict[str, tuple[str, float]] = {}
-        self._released: set[str] = set()
-        self._said = ""
+        self._journal: SqliteJournal | None = None
+        self._runner: Runner | None = None
 
     @property
-    def _speaks(self) -> bool:
-        """Is the lease still ours? It may have run out while this host was busy with a rescale."""
+    def speaks(self) -> bool:
+        """Is the lease still ours? It may have run out while this host was busy."""
         lease = self._lease
         return lease is not None and lease.remaining_s > 0
 
-    @property
-    def wish(self) -> RegionWish | None:
-        if not self._speaks:
-            return None
-        seats = {application: host for application, (host, _) in self._seats.items()}
-        return RegionWish(self._region, seats, tuple(sorted(self._released)))
+    def requests(self) -> tuple[Request, ...]:
+        runner = self._runner
+        if not self.speaks or runner is None or runner.mode is not Mode.APPLY or runner.last is None:
+            return ()
+        return requests_of(runner.last.decision, self.region)
 
     def summary(self) -> dict[str, str]:
-        return {region_manager(self._region): self._said} if self._lease is not None else {}
+        runner = self._runner
+        if not self.speaks or runner is None or runner.last is None or runner.last.decision is None:
+            return {}
+        return {f"region {self.region}": str(runner.last.decision.reasons[0])}
 
     def keep(self) -> None:
         """Renew the lease, or try to take it over."""
@@ -67,94 +110,64 @@ class RegionSpeaker:
                 self._lease.renew()
                 return
         except Fenced:
-            self._lease = None
+            self._end()
         record = self._files.read()
         self._watch.look(record)
         if self._watch.free:
             self._lease = self._files.take(self._card.owner, self._config.timing.lease_s, record)
-            self._state = None
 
     def resign(self) -> None:
-        lease, self._lease = self._lease, None
+        lease = self._lease
+        self._end()
         if lease is not None:
-            lease.release()
+            with suppress(Fenced, OSError):  # then it runs out by itself
+                lease.release()
 
-    def step(self, inbox: list[Message], now_s: float) -> list[Message]:
-        if not self._speaks:
-            return []
-        glances = self._lookout.look(self._region)
-        self._forget(glances, now_s)
-        view = self._view(glances)
-        if not view.hosts:
-            return []
-        manager = self._manager(glances, len(view.hosts), now_s)
-        mine = [message for message in inbox if message.to == manager.name]
-        out, commands = manager.step(view, mine, now_s)
-        for command in commands:
-            if isinstance(command, Seat) and len(command.hosts) == 1:
-                self._seats[command.operator] = (next(iter(command.hosts)), now_s)
-            elif isinstance(command, StopHost):
-                self._released.add(command.host)
-        replace_file(self._state_file, to_json(manager.state).encode())
-        busy = sum(view.work.values()) / sum(host.cores for host in view.hosts)
-        self._said = f"{len(view.hosts)} hosts, {busy:.0%} busy, granted {manager.state.target}"
-        return out
+    def step(self) -> None:
+        """One step of the region's controller, where this host speaks for it."""
+        if not self.speaks:
+            return
+        if self._runner is None:
+            self._runner = self._begin()
+        self._runner.tick()
 
-    def _manager(self, glances: dict[str, Glance], hosts: int, now_s: float) -> RegionManager:
-        name, rule = region_manager(self._region), self._config.regions.get(self._region)
-        if self._state is None:
-            self._state = self._load(name, hosts, now_s)
-        settings = RegionSettings(
-            fill=self._config.fill,
-            spare=self._config.managers.spare,
-            margin=self._config.managers.spare,
-            least_hosts=max(1, rule.min_hosts if rule is not None else 1),
-            cool_down_s=self._config.timing.spare_s,
-            ask_again_s=6 * self._config.managers.period_s,
-            silence_s=self._config.managers.silence_s,
-            smoothing=SMOOTH_ALREADY,
+    def _begin(self) -> Runner:
+        config, rule = self._config, self._config.regions.get(self.region)
+        self._journal = journal = SqliteJournal(self._folder.region_journal(self.region))
+        saved = journal.load_blob(KNOWLEDGE)
+        controller = Controller(
+            config.policy.model_copy(update={"interval_s": config.managers.period_s}),
+            Knowledge.from_bytes(saved) if saved is not None else None,
+            proposers=[
+                RegionHosts(
+                    RegionRule(
+                        self.region,
+                        fill=config.fill,
+                        spare=config.managers.spare,
+                        margin=config.managers.spare,
+                        least_hosts=max(1, rule.min_hosts if rule is not None else 1),
+                        most_applications=config.host.applications,
+                        cool_down_s=config.timing.spare_s,
+                    )
+                )
+            ],
+            guards=[AskCentre()],
         )
-        applications = {tenancy.spec.name: application_manager(tenancy.spec.name) for _, tenancy in _tenancies(glances)}
-        return RegionManager(name, self._state, applications, INFRASTRUCTURE, settings)
+        journal.note(self._folder.clock.forward_s(), "region-spoken-for", f"by {self._card.spec.name}")
+        return Runner(self._cluster, controller, FleetClock(self._folder.clock), journal, journal)
 
-    def _load(self, name: str, hosts: int, now_s: float) -> RegionState:
-        try:
-            return from_json(RegionState, self._state_file.read_bytes())
-        except (OSError, ValueError):
-            return RegionState(Numbering(name), hosts, hosts, now_s)
+    def _end(self) -> None:
+        runner, journal = self._runner, self._journal
+        self._lease = self._runner = self._journal = None
+        if runner is not None and journal is not None:
+            journal.save_blob(KNOWLEDGE, runner.controller.knowledge.to_bytes())
+            journal.close()
 
-    def _view(self, glances: dict[str, Glance]) -> RegionView:
-        """An application is one seat on its host, and keeps a share of it busy; the largest host counts as one core."""
-        members = [spec for spec in self._folder.members(self._region) if spec.name not in self._released]
-        unit = max((spec.slots for spec in members), default=1)
-        seated: dict[str, dict[str, int]] = {}
-        for host, tenancy in _tenancies(glances):
-            seated.setdefault(host, {})[tenancy.spec.name] = 1
-        hosts = [
-            HostView(
-                spec.name,
-                spec.slots / unit,
-                self._config.host.applications,
-                spec.name in glances and glances[spec.name].status is not None,
-                seated.get(spec.name, {}),
-            )
-            for spec in members
-        ]
-        work = {
-            tenancy.spec.name: (tenancy.spec.slots if tenancy.load_slots is None else tenancy.load_slots) / unit
-            for _, tenancy in _tenancies(glances)
-        }
-        return RegionView(hosts, work)
 
-    def _forget(self, glances: dict[str, Glance], now_s: float) -> None:
-        """Seats that were taken, or asked for long ago; hosts that have gone."""
-        seen = {tenancy.spec.name: host for host, tenancy in _tenancies(glances)}
-        self._seats = {
-            application: (host, since_s)
-            for application, (host, since_s) in self._seats.items()
-            if seen.get(application) != host and now_s - since_s < _SEAT_PATIENCE_S
-        }
-        self._released &= {spec.name for spec in self._folder.members(self._region)}
+def _state(glance: Glance | None) -> HostState:
+    if glance is None:
+        return HostState.STARTING
+    return HostState.READY if glance.status is not None else HostState.AWAY
 
 
 def _tenancies(glances: dict[str, Glance]) -> list[tuple[str, Tenancy]]:
@@ -166,3 +179,17 @@ def _tenancies(glances: dict[str, Glance]) -> list[tuple[str, Tenancy]]:
         for tenancy in glance.status.tenancies
         if tenancy.phase in _HERE
     ]
+
+
+def _application(host: str, tenancy: Tenancy) -> FleetApplication:
+    spec = tenancy.spec
+    return FleetApplication(
+        spec.name,
+        spec.region,
+        spec.slots,
+        host,
+        host if tenancy.phase is Phase.RUNNING else None,
+        load_slots=None if tenancy.load_slots is None else round(tenancy.load_slots, 3),
+        latency_p99_s=None if tenancy.latency_p99_s is None else round(tenancy.latency_p99_s, 3),
+        objective_s=spec.latency_s,
+    )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
-from tidegate.domain import InvalidInput
+from tidegate.domain import HostSample, InvalidInput, Request
+from tidegate.domain.python310 import StrEnum
 from tidegate.fleet.lease import LeaseRecord
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
@@ -74,6 +74,8 @@ class HostCard:
     address: tuple[str, int]
     pid: int
     started_s: float
+    process: str = ""
+    """Which process it is, for good (see `identity`); empty where nobody could tell."""
 
     @property
     def owner(self) -> str:
@@ -120,17 +122,8 @@ class Tenancy:
     """Tasks by operator."""
     measured: dict[str, float] = field(default_factory=dict)
     """What the fleet's QoS tables and graphs ask for: means over a short window, by metric, or `operator.metric`."""
-
-
-@dataclass(frozen=True, slots=True)
-class RegionWish:
-    """What a region's manager has decided and the centre carries out."""
-
-    region: str
-    seats: dict[str, str] = field(default_factory=dict)
-    """Application → the host of the region that it should be on; its Application Manager has agreed."""
-    release: tuple[str, ...] = ()
-    """Hosts that it can do without; they are empty."""
+    changes_alone: int = 0
+    """Restarts that this host made in a silence of the centre."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +134,11 @@ class AgentStatus:
     generation: int
     """The newest assignment that it has been given."""
     tenancies: tuple[Tenancy, ...]
-    messages: tuple[str, ...] = ()
-    """What its local managers say to others, encoded."""
-    wish: RegionWish | None = None
-    """From the host that speaks for its region."""
-    managers: dict[str, str] = field(default_factory=dict)
-    """Local managers that work here, and what they last came to."""
+    requests: tuple[Request, ...] = ()
+    """What it may not decide alone, and its region's requests from the host that speaks for the region."""
+    speaks_for: str | None = None
+    """The region whose manager works here."""
+    control: dict[str, str] = field(default_factory=dict)
+    """What the controllers that work here last came to."""
+    sample: HostSample | None = None
+    """The machine."""

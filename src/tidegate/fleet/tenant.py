@@ -4,7 +4,7 @@
 |---|---|---|
 | waiting | starting | the lease was free, and is ours |
 | starting | running | the query has started, the epoch being checked right before |
-| starting, running | failed | the query did not start, or has ended by itself; tried again after a while |
+| starting, running | failed | nothing of the query runs: it did not start, or ended by itself; tried again later |
 | running | stopping | the application is not wanted here any more: a stop at a batch boundary |
 | any under a lease | waiting | fenced: the query is killed at once |
 | stopping | (gone) | the query has stopped and the lease is released |
@@ -14,16 +14,17 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from tidegate.evaluate.measurement import MeasurementPlan
 from tidegate.fleet.folder import FleetFolder
 from tidegate.fleet.lease import Fenced, HeldLease, LeaseWatch
+from tidegate.fleet.ports import Call, Life, Pause, Strands
 from tidegate.fleet.state import ApplicationSpec, Assigned, Phase, Tenancy
-from tidegate.monitor.measurement import MeasurementPlan
 
 logger = logging.getLogger("tidegate")
 
@@ -41,6 +42,19 @@ class Figures:
     rows_done: int | None = None
     parallelism: dict[str, int] = field(default_factory=dict)
     measured: dict[str, float] = field(default_factory=dict)
+    changes_alone: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RunOrder:
+    """What one run of an application starts with."""
+
+    checkpoint: Path
+    gate: Path
+    lease: Path
+    """The folder in which a newer epoch shows up when the run has been replaced."""
+    epoch: int
+    """Rises with every run. A sink that remembers the highest it has seen can refuse a run that was replaced."""
 
 
 class RunningQuery(Protocol):
@@ -62,8 +76,12 @@ class RunningQuery(Protocol):
 class QueryRunner(Protocol):
     """What a host runs queries with: Spark, or a stand-in."""
 
-    def start(self, spec: ApplicationSpec, checkpoint: Path, gate: Path, tasks: Mapping[str, int]) -> RunningQuery:
-        """Start the application from its checkpoint, its operators with `tasks` tasks where that is said."""
+    def start(self, spec: ApplicationSpec, order: RunOrder) -> RunningQuery:
+        """Start the application from its checkpoint."""
+        ...
+
+    def clear(self, application: str) -> None:
+        """A start has failed: stop whatever of it runs all the same. Raises where that is not known to have worked."""
         ...
 
     def figures(self, application: str) -> Figures: ...
@@ -77,33 +95,49 @@ class Tenant:
     """Drives one application with a thread of its own; whoever holds it says what is wanted and renews its lease."""
 
     def __init__(
-        self, assigned: Assigned, folder: FleetFolder, owner: str, lease_s: float, runner: QueryRunner
+        self,
+        assigned: Assigned,
+        folder: FleetFolder,
+        owner: str,
+        lease_s: float,
+        runner: QueryRunner,
+        strands: Strands,
+        announce: Callable[[], None],
     ) -> None:
+        """`announce`: has the watchdog told until when the lease lasts."""
         self.spec = assigned.spec
         self._folder = folder
+        self._clock = folder.clock
         self._files = folder.lease(assigned.spec.name)
         self._owner = owner
         self._lease_s = lease_s
         self._runner = runner
+        self._strands = strands
+        self._tell_watchdog = announce
         self._unwanted = threading.Event()
         self._fenced = threading.Event()
+        self._never = threading.Event()
         self._lease: HeldLease | None = None
         self._query: RunningQuery | None = None
         self._hint = assigned
         self._failures = 0
-        self._phase, self._since_s, self._note = Phase.WAITING, time.time(), ""
-        self._thread = threading.Thread(target=self._run, name=f"tidegate-{self.spec.name}", daemon=True)
-        self._thread.start()
+        self._phase, self._since_s, self._note = Phase.WAITING, self._clock.wall_s(), ""
+        self._strand = strands.begin(self._life(), f"tidegate-{self.spec.name}")
 
     @property
     def alive(self) -> bool:
-        return self._thread.is_alive()
+        return self._strand.alive
 
     @property
     def expires_s(self) -> float | None:
         """Until when its query may run, on the steady clock; None where none runs."""
         lease = self._lease
         return None if lease is None else lease.expires_s
+
+    @property
+    def lease(self) -> HeldLease | None:
+        """What its query runs under; None while it waits."""
+        return self._lease
 
     def hint(self, assigned: Assigned) -> None:
         """The centre's newest word on the lease."""
@@ -114,8 +148,7 @@ class Tenant:
         self._unwanted.set()
 
     def join(self, limit_s: float) -> bool:
-        self._thread.join(limit_s)
-        return not self._thread.is_alive()
+        return self._strand.join(limit_s)
 
     def renew(self) -> None:
         """Renew the lease, or stop the query before it runs out."""
@@ -126,9 +159,9 @@ class Tenant:
             lease.renew()
         except Fenced as error:
             self._fence(str(error))
-        except OSError as error:
+        except Exception as error:  # whatever it is, it must not keep the other leases from being renewed
             if lease.remaining_s < _FENCE_AT * self._lease_s:
-                self._fence(f"the lease cannot be renewed: {error}")
+                self._fence(f"the lease cannot be renewed: {_line(error)}")
 
     def tenancy(self) -> Tenancy:
         """As the host sees it now."""
@@ -145,24 +178,25 @@ class Tenant:
             figures.rows_done,
             figures.parallelism,
             figures.measured,
+            figures.changes_alone,
         )
 
-    def _run(self) -> None:
+    def _life(self) -> Life:
         while not self._unwanted.is_set():
-            lease = self._await_lease()
+            lease = yield from self._await_lease()
             if lease is not None:
                 self._fenced.clear()
                 self._lease = lease
                 try:
-                    self._run_under(lease)
+                    yield from self._run_under(lease)
                 except Exception as error:
-                    self._await_the_watchdog(lease, error)
+                    yield from self._await_the_watchdog(lease, error)
                 self._query = None
                 self._lease = None
 
-    def _await_lease(self) -> HeldLease | None:
+    def _await_lease(self) -> Generator[Pause | Call, None, HeldLease | None]:
         """Until the lease is ours, or the application is not wanted any more."""
-        watch = LeaseWatch()
+        watch = LeaseWatch(self._clock, self._lease_s)
         self._enter(Phase.WAITING)
         while not self._unwanted.is_set():
             try:
@@ -174,54 +208,67 @@ class Tenant:
                 self._note = f"epoch {record.epoch} is {record.owner}'s" if record is not None else ""
             except (OSError, ValueError) as error:
                 self._note = f"the lease cannot be read: {error}"
-            self._unwanted.wait(_LOOK_S)
+            yield Pause(_LOOK_S, self._unwanted)
         return None
 
-    def _run_under(self, lease: HeldLease) -> None:
+    def _run_under(self, lease: HeldLease) -> Life:
         self._enter(Phase.STARTING)
-        began_s = time.monotonic()
+        began_s = self._clock.steady_s()
+        name, epoch = self.spec.name, lease.record.epoch
         try:
+            self._folder.begin_run(name, epoch)
+            order = self._order(lease)
+            self._announce()
             lease.check()
-            folder, name = self._folder, self.spec.name
-            gate = folder.gate(name, lease.record.epoch)
-            query = self._runner.start(self.spec, folder.checkpoint(name), gate, folder.tasks(name))
+        except Exception as error:  # nothing has been started
+            yield from self._give_up(lease, f"did not start: {_line(error)}", began_s)
+            return
+        try:
+            query: RunningQuery = yield Call(partial(self._runner.start, self.spec, order))
         except Exception as error:  # whatever a user's code raises; it is told, and tried again later
-            self._release(lease)
-            self._pause(f"did not start: {_line(error)}", began_s)
+            # The JVM may have started the query all the same. Where that cannot be ruled out, the lease is kept.
+            yield Call(partial(self._runner.clear, name))
+            yield from self._give_up(lease, f"did not start: {_line(error)}", began_s)
             return
         self._query = query
         if self._fenced.is_set():
-            query.kill()
+            yield Call(query.kill)
             return
         self._enter(Phase.RUNNING)
         while not self._fenced.is_set():
             if self._unwanted.is_set():
                 self._enter(Phase.STOPPING)
-                query.stop()
+                yield Call(query.stop)
                 break
             if (failure := query.failure()) is not None:
-                self._release(lease)
-                self._lease = None
-                self._pause(failure, began_s)
+                yield from self._give_up(lease, failure, began_s)
                 return
-            self._fenced.wait(_LOOK_S)
+            yield Pause(_LOOK_S, self._fenced)
         if self._fenced.is_set():
-            query.kill()  # again, where the fence came before the query was known
+            yield Call(query.kill)  # again, where the fence came before the query was known
         else:
             self._release(lease)
 
-    def _await_the_watchdog(self, lease: HeldLease, error: Exception) -> None:
+    def _announce(self) -> None:
+        """Before anything starts: an agent that hangs right after the start could not tell its watchdog any more."""
+        self._tell_watchdog()
+
+    def _order(self, lease: HeldLease) -> RunOrder:
+        folder, name, epoch = self._folder, self.spec.name, lease.record.epoch
+        return RunOrder(folder.checkpoint(name), folder.gate(name, epoch), folder.lease_path(name), epoch)
+
+    def _await_the_watchdog(self, lease: HeldLease, error: Exception) -> Life:
         """Whether the query has stopped is not known: its lease is left to run out, and the watchdog ends the host."""
         logger.error(
             "%s: its query does not stop (%s); the host ends when the lease does", self.spec.name, _line(error)
         )
         self._fenced.set()
-        time.sleep(max(0.0, lease.remaining_s) + self._lease_s)
+        yield Pause(max(0.0, lease.remaining_s) + self._lease_s, self._never)
 
     def _release(self, lease: HeldLease) -> None:
         try:
             lease.release()
-        except OSError as error:  # then it runs out by itself
+        except (Fenced, OSError) as error:  # then it runs out by itself
             logger.warning("%s: its lease could not be given back: %s", self.spec.name, error)
 
     def _fence(self, why: str) -> None:
@@ -231,19 +278,27 @@ class Tenant:
         self._fenced.set()
         query = self._query
         if query is not None:
-            threading.Thread(target=query.kill, name=f"tidegate-fence-{self.spec.name}", daemon=True).start()
+            self._strands.begin(self._kill(query), f"tidegate-fence-{self.spec.name}")
 
-    def _pause(self, why: str, began_s: float) -> None:
-        """After a failure: longer after every one, as long as they follow each other quickly."""
-        ran_s = time.monotonic() - began_s
+    def _kill(self, query: RunningQuery) -> Life:
+        try:
+            yield Call(query.kill)
+        except Exception as error:  # the watchdog sees to it
+            logger.error("%s: its query cannot be killed: %s", self.spec.name, _line(error))
+
+    def _give_up(self, lease: HeldLease, why: str, began_s: float) -> Life:
+        """Nothing runs. Give the lease back and wait: longer after every failure, while they follow each other."""
+        self._release(lease)
+        ran_s = self._clock.steady_s() - began_s
         self._failures = 0 if ran_s > 2 * _LONGEST_PAUSE_S else self._failures + 1
         self._enter(Phase.FAILED, why)
         self._lease = None
         logger.warning("%s: %s", self.spec.name, why)
-        self._unwanted.wait(min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** min(self._failures - 1, 16)))
+        pause_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** min(max(self._failures - 1, 0), 16))
+        yield Pause(pause_s, self._unwanted)
 
     def _enter(self, phase: Phase, note: str = "") -> None:
-        self._phase, self._since_s, self._note = phase, time.time(), note
+        self._phase, self._since_s, self._note = phase, self._clock.wall_s(), note
 
 
 def _line(error: BaseException) -> str:

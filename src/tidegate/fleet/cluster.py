@@ -1,0 +1,308 @@
+"""The fleet behind the `Cluster` port: observed are the hosts' reports, acted on is the book and the hosts that exist.
+
+The book (`Registry`) is what is wanted; agents are told of it in every step, so nothing depends on a message that was
+lost, and a centre that was killed goes on where it ended. No query is stopped from here: agents do that.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from tidegate.domain import (
+    Action,
+    ActionReceipt,
+    AddHost,
+    ExecutorPool,
+    ExecutorSample,
+    FleetApplication,
+    FleetHost,
+    FleetSample,
+    HostState,
+    MoveApplication,
+    Observation,
+    Outcome,
+    Receipt,
+    RemoveHost,
+    Request,
+    SetParallelism,
+    Targets,
+    TidegateError,
+)
+from tidegate.domain.policy import Policy
+from tidegate.evaluate.measurement import MeasurementPlan, plan_measurements
+from tidegate.fleet.agent import desire_fields
+from tidegate.fleet.bookkeeping import Bookkeeper, tenancies
+from tidegate.fleet.config import FleetConfig
+from tidegate.fleet.folder import FleetFolder
+from tidegate.fleet.hosting import HostKeeper
+from tidegate.fleet.judging import Judge
+from tidegate.fleet.look import Glance, Lookout
+from tidegate.fleet.ports import Wire
+from tidegate.fleet.provider import Provider
+from tidegate.fleet.registry import ApplicationEntry, Registry
+from tidegate.fleet.state import ApplicationSpec, Assigned, Phase, Tenancy
+
+logger = logging.getLogger("tidegate")
+
+
+@dataclass(slots=True)
+class _Told:
+    """What a host was last told to run, and under which number."""
+
+    generation: int
+    applications: tuple[ApplicationSpec, ...]
+
+
+class FleetCluster:
+    """One look, one observation, one convergence and one round of telling in every step."""
+
+    def __init__(
+        self, folder: FleetFolder, config: FleetConfig, provider: Provider, registry: Registry, wire: Wire
+    ) -> None:
+        self._folder = folder
+        self._clock = folder.clock
+        self._config = config
+        self._registry = registry
+        self._lookout = Lookout(folder, wire)
+        self._wire = wire
+        self._judge = Judge(folder, config, provider, registry)
+        self._keeper = HostKeeper(folder, config, provider, registry, self._lookout)
+        self._book = Bookkeeper(folder, registry, self._judge, self._keeper)
+        self._glances: dict[str, Glance] = {}
+        self._states: dict[str, HostState] = {}
+        self._empty_since_s: dict[str, float] = {}
+        self._ending = False
+        self._generation: int | None = None
+        self._told: dict[str, _Told] = {}
+        self._grants: dict[str, list[Action]] = {}
+
+    # the step
+
+    def look(self) -> None:
+        """Ask everybody, judge, and bring the book up to date: what was found, what was lost, what users asked for."""
+        self._ending = bool(self._registry.fact("down", False))
+        self._glances = self._lookout.look()
+        if not self._ending:
+            self._book.adopt(self._glances)
+        self._states = self._judge.states(self._glances)
+        self._book.publish(self._states, self._glances)
+        if self._generation is None:
+            if not self._judge.settled(self._states):
+                return  # just begun: first hear from everybody, so that nothing is changed for want of news
+            seen = [glance.status.generation for glance in self._glances.values() if glance.status is not None]
+            self._generation = self._registry.next_generation(max(seen, default=0) + 1)
+        for lost in self._book.recover(self._states, self._glances):
+            self._told.pop(lost, None)
+        if self._ending:
+            self._book.end_all()
+        else:
+            self._book.as_asked(self._states, self._glances)
+
+    def observe(self) -> Observation:
+        """What the last look has found, with what the book says of it."""
+        now_s = self._clock.forward_s()
+        sample = self._sample()
+        pool = ExecutorPool(
+            tuple(
+                ExecutorSample(host.name, host.region, host.slots, len(sample.on.get(host.name, ())), 0.0, host.leaving)
+                for host in sample.hosts
+                if host.state is HostState.READY
+            ),
+            requested=sum(not host.leaving for host in sample.hosts),
+            slots_per_executor=self._config.host.slots,
+        )
+        return Observation(now_s, (), pool, fleet=sample)
+
+    def converge(self, targets: Targets) -> Receipt:
+        """Write placements into the book, start hosts and let them go, and keep the grants for the telling."""
+        receipts: list[ActionReceipt] = []
+        hosts = self._registry.hosts()
+        for name, region in targets.hosts.items():
+            if region is None and name in hosts and not hosts[name].leaving:
+                self._keeper.let_go(name, "not needed any more")
+                receipts.append(ActionReceipt(RemoveHost(name), Outcome.DONE))
+            elif region is not None and name not in hosts:
+                receipts.append(self._start(name, region))
+        receipts += self._placements(targets)
+        self._grants = {}
+        applications = self._registry.applications()
+        for application, operators in targets.parallelism.items():
+            host = applications[application].host if application in applications else None
+            for operator, tasks in operators.items():
+                action = SetParallelism(application, operator, tasks)
+                if host is None:
+                    receipts.append(ActionReceipt(action, Outcome.REFUSED, "it runs nowhere"))
+                else:
+                    self._grants.setdefault(host, []).append(action)
+                    receipts.append(ActionReceipt(action, Outcome.UNDER_WAY, f"granted to {host}"))
+        return Receipt(tuple(receipts))
+
+    def release(self) -> None:
+        """Nothing is turned back: the fleet goes on as it is while no centre is there."""
+
+    def tell(self) -> None:
+        """Every host hears, in every step, what it should run and what it is granted; in short where that is old."""
+        if self._generation is None:
+            return
+        self._keeper.see_off(self._states, self._glances)
+        by_host: dict[str, list[ApplicationEntry]] = {name: [] for name in self._states}
+        for app in self._registry.applications().values():
+            if app.wanted and app.host in by_host:
+                by_host[app.host].append(app)
+        reached = [name for name in by_host if name in self._glances and self._glances[name].status is not None]
+        self._number(by_host)
+        plan = self._measurements(by_host)
+        tellings = [(name, by_host[name], plan.for_host(name) if plan is not None else None) for name in reached]
+        for _ in self._wire.each(self._tell_one, tellings):
+            pass
+
+    # what is seen
+
+    def _sample(self) -> FleetSample:
+        seen, judge = tenancies(self._glances), self._judge
+        hosts = self._registry.hosts()
+        applications = []
+        inhabited: set[str] = set()
+        for name, app in self._registry.applications().items():
+            if not app.wanted:
+                continue
+            host, tenancy = seen.get(name, (None, None))
+            inhabited |= {app.host or "", host or ""}
+            running = tenancy is not None and tenancy.phase is Phase.RUNNING
+            applications.append(
+                FleetApplication(
+                    name,
+                    app.spec.region,
+                    app.spec.slots,
+                    app.host,
+                    host if running else None,
+                    pinned=app.asked_host is not None and app.asked_host == app.host,
+                    ran=running or judge.lease(name)[0] is not None,
+                    load_slots=_rounded(tenancy.load_slots if tenancy is not None else None),
+                    latency_p99_s=_rounded(tenancy.latency_p99_s if tenancy is not None else None),
+                    objective_s=app.spec.latency_s,
+                    changes_alone=tenancy.changes_alone if tenancy is not None else 0,
+                )
+            )
+        moment_s = self._clock.steady_s()
+        self._empty_since_s = {
+            name: self._empty_since_s.get(name, moment_s)
+            for name, state in self._states.items()
+            if name not in inhabited and state is HostState.READY
+        }
+        return FleetSample(
+            tuple(
+                self._host(name, entry.spec.region, entry.spec.slots, entry.leaving, moment_s)
+                for name, entry in hosts.items()
+                if name in self._states
+            ),
+            tuple(applications),
+            self._requests(),
+            self._generation is not None,
+            {region: int(self._registry.fact(f"hosts-of-{region}", 0)) for region in self._config.regions},
+            tuple(sorted({one for glance in self._glances.values() if (one := _speaks_for(glance)) is not None})),
+            self._ending,
+        )
+
+    def _host(self, name: str, region: str, slots: int, leaving: bool, moment_s: float) -> FleetHost:
+        glance = self._glances.get(name)
+        machine = glance.status.sample if glance is not None and glance.status is not None else None
+        return FleetHost(
+            name,
+            region,
+            slots,
+            self._states[name],
+            leaving,
+            machine.cpu_busy if machine is not None else None,
+            machine.memory_bytes if machine is not None else None,
+            machine.memory_free_bytes if machine is not None else None,
+            round(moment_s - self._empty_since_s.get(name, moment_s), 1),
+        )
+
+    def _requests(self) -> tuple[Request, ...]:
+        statuses = [glance.status for glance in self._glances.values() if glance.status is not None]
+        return tuple(request for status in statuses for request in status.requests)
+
+    # what is done
+
+    def _start(self, name: str, region: str) -> ActionReceipt:
+        action = AddHost(name, region)
+        try:
+            self._keeper.start(name, region)
+        except TidegateError as error:
+            return ActionReceipt(action, Outcome.FAILED, str(error))
+        return ActionReceipt(action, Outcome.DONE, "it is there when its agent answers")
+
+    def _placements(self, targets: Targets) -> list[ActionReceipt]:
+        applications = self._registry.applications()
+        changed = [
+            (name, host)
+            for name, host in targets.placements.items()
+            if name in applications and applications[name].wanted and applications[name].host != host
+        ]
+        if not changed:
+            return []
+        open_hosts = self._book.open_hosts(self._states)
+        receipts = []
+        with self._registry.together():
+            for name, host in changed:
+                action = MoveApplication(name, host)
+                if host not in open_hosts:
+                    receipts.append(ActionReceipt(action, Outcome.REFUSED, f"{host} is not ready"))
+                    continue
+                was = applications[name].host
+                self._book.assign(name, host, "placed" if was is None else f"moved from {was}")
+                receipts.append(ActionReceipt(action, Outcome.DONE))
+        return receipts
+
+    # what is told
+
+    def _number(self, by_host: dict[str, list[ApplicationEntry]]) -> None:
+        """A new number for the hosts whose applications have changed."""
+        wanted = {name: tuple(app.spec for app in assigned) for name, assigned in by_host.items()}
+        changed = [
+            name for name, specs in wanted.items() if name not in self._told or self._told[name].applications != specs
+        ]
+        if changed:
+            self._generation = self._registry.next_generation()
+            for name in changed:
+                self._told[name] = _Told(self._generation, wanted[name])
+
+    def _tell_one(self, telling: tuple[str, list[ApplicationEntry], MeasurementPlan | None]) -> None:
+        name, assigned, measure = telling
+        glance = self._glances[name]
+        assert glance.status is not None
+        known, running = self._told[name], {one.spec.name for one in glance.status.tenancies if _runs(one)}
+        whole = glance.status.generation != known.generation or running != {spec.name for spec in known.applications}
+        applications = [Assigned(app.spec, *self._judge.lease(app.spec.name)) for app in assigned] if whole else None
+        granted = tuple(self._grants.get(name, ()))
+        try:
+            fields = desire_fields(known.generation, applications, granted, measure if whole else None)
+            self._lookout.client(glance.card).ask("desire", fields)
+        except TidegateError as error:
+            logger.info("%s was not told: %s", name, error)
+
+    def _measurements(self, by_host: dict[str, list[ApplicationEntry]]) -> MeasurementPlan | None:
+        """What tables and graphs ask for; None where there are none."""
+        rules = self._config.policy.applications
+        asked = {name for name, rule in rules.items() if rule.qos_table or rule.qos_graphs}
+        if not asked:
+            return None
+        policy = Policy(interval_s=self._config.timing.measure_s, applications={name: rules[name] for name in asked})
+        placement = {
+            app.spec.name: [host] for host, assigned in by_host.items() for app in assigned if app.spec.name in asked
+        }
+        return plan_measurements(policy, placement)
+
+
+def _runs(tenancy: Tenancy) -> bool:
+    return tenancy.phase is Phase.RUNNING
+
+
+def _speaks_for(glance: Glance) -> str | None:
+    return glance.status.speaks_for if glance.status is not None else None
+
+
+def _rounded(figure: float | None) -> float | None:
+    return None if figure is None else round(figure, 3)

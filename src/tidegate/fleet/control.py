@@ -1,0 +1,255 @@
+"""Control on a host: the ordinary runner over the host's own Spark, and the region's where this host speaks for it.
+
+Everything but what `AskCentre` holds is decided here: admission, intervals, shares, state moves. What it holds is what
+the host asks of the centre. When the centre is silent, operators go on within an allowance.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Protocol
+
+from tidegate.control.clock import WallClock
+from tidegate.control.controller import Controller
+from tidegate.control.journal import SqliteJournal
+from tidegate.control.knowledge import Knowledge
+from tidegate.control.ports import Cluster
+from tidegate.control.runner import KNOWLEDGE, Runner
+from tidegate.domain import Action, HostSample, Mode, Observation, Receipt, Request, Standing, Targets
+from tidegate.domain.policy import Policy
+from tidegate.domain.rules import ApplicationRule, OwnObjectiveRule
+from tidegate.fleet.config import FleetConfig
+from tidegate.fleet.folder import FleetFolder
+from tidegate.fleet.plan.asking import AloneRule, AskCentre, Elastic, requests_of
+from tidegate.fleet.plan.replicas import OperatorPolicies
+from tidegate.fleet.ports import Wire
+from tidegate.fleet.speaker import RegionSpeaker
+from tidegate.fleet.state import ApplicationSpec, HostCard
+from tidegate.plan.arbiter import BUILT_IN
+from tidegate.plan.operators import Operators
+from tidegate.plan.planner import Proposer
+
+logger = logging.getLogger("tidegate")
+
+_KEEP_S = 1.0
+
+
+class HostWorld(Cluster, Protocol):
+    """The host's own Spark, and whoever wants to see what it observed."""
+
+    def seen(self, observation: Observation) -> None:
+        """Every observation passes here: the host's reports are made of it."""
+        ...
+
+
+class StandingCluster:
+    """A cluster whose observations say how its host stands with the centre."""
+
+    def __init__(
+        self, world: HostWorld, standing: Callable[[], Standing], after: Callable[[Observation], None]
+    ) -> None:
+        self._world = world
+        self._standing = standing
+        self._after = after
+
+    def observe(self) -> Observation:
+        observation = replace(self._world.observe(), standing=self._standing())
+        self._world.seen(observation)
+        self._after(observation)
+        return observation
+
+    def converge(self, targets: Targets) -> Receipt:
+        return self._world.converge(targets)
+
+    def release(self) -> None:
+        self._world.release()
+
+
+class HostControl:
+    """Runs the host's controller and, under the region's lease, the region's; answers the agent."""
+
+    def __init__(
+        self,
+        card: HostCard,
+        config: FleetConfig,
+        folder: FleetFolder,
+        wire: Wire,
+        world: HostWorld,
+        journal: SqliteJournal,
+    ) -> None:
+        self._card = card
+        self._config = config
+        self._folder = folder
+        self._journal = journal
+        self._lock = threading.Lock()
+        self._specs: dict[str, ApplicationSpec] = {}
+        self._news = False
+        self._granted: tuple[Action, ...] = ()
+        self._heard_s = folder.clock.steady_s()
+        self._sample: HostSample | None = None
+        self._saved: dict[str, bytes] = {}
+        self._saved_s = folder.clock.steady_s()
+        self._policies = (
+            None
+            if config.managers.policy == "operators"
+            else OperatorPolicies(config.managers.policy, config.managers.period_s)
+        )
+        self.asking = AskCentre(
+            AloneRule(config.managers.silence_s, config.managers.allowance, config.managers.alone_pause_s)
+        )
+        saved = journal.load_blob(KNOWLEDGE)
+        controller = Controller(
+            self._policy(),
+            Knowledge.from_bytes(saved) if saved is not None else None,
+            proposers=self._proposers(),
+            guards=(Elastic(), self.asking),
+        )
+        controller.forget_targets()
+        self._clock = WallClock()
+        cluster = StandingCluster(world, self.standing, self._after)
+        self.runner = Runner(cluster, controller, self._clock, journal, journal, self._new_policy)
+        self._speaker = RegionSpeaker(card, config, folder, wire, self.standing)
+        self._ended = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._run, name="tidegate-control", daemon=True),
+            threading.Thread(target=self._speak, name="tidegate-region", daemon=True),
+        ]
+
+    def begin(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def end(self) -> None:
+        """Turn back what was turned, and keep what was learned."""
+        self._ended.set()
+        self._clock.stop()
+        for thread in self._threads:
+            if thread.is_alive():  # it may never have begun
+                thread.join(10.0)
+        self._speaker.resign()
+        self._save_learned()
+        self._journal.close()
+
+    # what the agent asks
+
+    def requests(self) -> tuple[Request, ...]:
+        entry = self.runner.last
+        own: tuple[Request, ...] = ()
+        if self.runner.mode is Mode.APPLY and entry is not None:
+            own = requests_of(entry.decision, self._card.spec.name)
+        return (*own, *self._speaker.requests())
+
+    def hear(self, granted: tuple[Action, ...]) -> None:
+        with self._lock:
+            self._granted, self._heard_s = granted, self._folder.clock.steady_s()
+
+    @property
+    def speaks_for(self) -> str | None:
+        return self._speaker.region if self._speaker.speaks else None
+
+    def summary(self) -> dict[str, str]:
+        entry = self.runner.last
+        decision = entry.decision if entry is not None else None
+        own = {self._card.spec.name: "; ".join(map(str, decision.reasons[:2]))} if decision is not None else {}
+        return {**own, **self._speaker.summary()}
+
+    def sample(self) -> HostSample | None:
+        return self._sample
+
+    def changes_alone(self, application: str) -> int:
+        return self.asking.memory.changes.get(application, 0)
+
+    # what tenants do
+
+    def began(self, spec: ApplicationSpec) -> None:
+        """An application starts here: its objective joins the policy, and what was learned of it comes along."""
+        if self._policies is not None:
+            try:
+                self._policies.know(spec.name, json.loads(self._folder.files.read(self._folder.learned(spec.name))))
+            except (OSError, ValueError):
+                logger.info("%s: nothing has been learned of it yet", spec.name)
+        with self._lock:
+            self._specs[spec.name] = spec
+            self._news = True
+
+    def ended(self, application: str) -> None:
+        with self._lock:
+            if self._specs.pop(application, None) is not None:
+                self._news = True
+
+    # inside
+
+    def standing(self) -> Standing:
+        with self._lock:
+            silent_s = self._folder.clock.steady_s() - self._heard_s
+            most = {name: dict(spec.elastic) for name, spec in self._specs.items()}
+            return Standing(round(silent_s, 1), self._granted, most)
+
+    def _proposers(self) -> list[Proposer]:
+        kinds = [kind for kind in BUILT_IN if self._policies is None or kind is not Operators]
+        proposers = [kind() for kind in kinds]
+        return proposers if self._policies is None else [*proposers, self._policies]
+
+    def _policy(self) -> Policy:
+        """The fleet's policy with the objectives that the applications were submitted with."""
+        fleet = self._config.policy
+        with self._lock:
+            specs = dict(self._specs)
+        rules = dict(fleet.applications)
+        for name, spec in specs.items():
+            rule = rules.get(name, ApplicationRule())
+            if rule.objective is None and rule.qos_class is None:
+                rules[name] = rule.model_copy(update={"objective": OwnObjectiveRule(latency_s=spec.latency_s)})
+        return fleet.model_copy(update={"applications": rules, "interval_s": self._config.timing.measure_s})
+
+    def _new_policy(self) -> Policy | None:
+        with self._lock:
+            news, self._news = self._news, False
+        return self._policy() if news else None
+
+    def _after(self, observation: Observation) -> None:
+        self._sample = observation.hosts[0] if observation.hosts else None
+        if self._folder.clock.steady_s() - self._saved_s >= self._config.managers.period_s:
+            self._save_learned()
+
+    def _save_learned(self) -> None:
+        """Beside the application's checkpoint: whoever runs it next goes on with it."""
+        self._saved_s = self._folder.clock.steady_s()
+        if self._policies is None:
+            return
+        with self._lock:
+            here = set(self._specs)
+        for name, learned in list(self._policies.memory.learned.items()):
+            body = json.dumps(learned).encode()
+            if name not in here or self._saved.get(name) == body:
+                continue
+            try:
+                self._folder.put(self._folder.learned(name), body)
+                self._saved[name] = body
+            except OSError as error:
+                logger.info("%s: what was learned of it is not saved: %s", name, error)
+
+    def _run(self) -> None:
+        """Whatever happens in here, the host and its queries go on."""
+        while not self._ended.is_set():
+            try:
+                self.runner.run()
+            except Exception as error:
+                logger.warning("the control of this host failed and begins again: %s", error)
+                self._ended.wait(_KEEP_S)
+
+    def _speak(self) -> None:
+        stepped_s = 0.0
+        while not self._ended.wait(_KEEP_S):
+            try:
+                self._speaker.keep()
+                if time.monotonic() - stepped_s >= self._config.managers.period_s:
+                    stepped_s = time.monotonic()
+                    self._speaker.step()
+            except Exception as error:  # without its region's manager a host goes on as it is
+                logger.warning("the region's manager left out a step: %s", error)

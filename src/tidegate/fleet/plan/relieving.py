@@ -1,0 +1,154 @@
+"""The Region Manager as a proposer: relieves hot hosts, keeps room to spare, empties hosts it can do without.
+
+It works on one host of the region and sees its hosts only. All that it proposes needs the centre, so all of it becomes
+requests.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tidegate.domain import AddHost, FleetHost, FleetSample, HostState, MoveApplication, Proposal, Reason, RemoveHost
+from tidegate.evaluate.evaluation import Evaluation
+from tidegate.managers.placing import HostView, Seating
+from tidegate.plan.planner import Plan, Proposer
+
+
+@dataclass(frozen=True, slots=True)
+class RegionRule:
+    """How full hosts get, how much stays free, and how fast the region lets go of a host."""
+
+    region: str
+    fill: float = 0.8
+    """Busy share up to which applications are put on a host."""
+    hot: float = 0.95
+    """Busy share above which a host is relieved."""
+    spare: float = 0.2
+    """Hosts' worth of room kept free; it hides the time that a new host takes to start."""
+    margin: float = 0.2
+    """Hosts' worth of room beyond that before one is emptied."""
+    least_hosts: int = 1
+    most_applications: int = 8
+    """On one host."""
+    cool_down_s: float = 60.0
+    """Between a change of the number of hosts and the next emptying."""
+
+
+@dataclass(slots=True)
+class RegionMemory:
+    hosts: int = 0
+    changed_s: float | None = None
+    """When the number of hosts last changed."""
+
+
+class RegionHosts(Proposer):
+    """Where work crowds a host, an application moves; where it crowds the region, a host is wanted."""
+
+    name = "region"
+
+    def __init__(self, rule: RegionRule) -> None:
+        self.memory: RegionMemory = RegionMemory()
+        self._rule = rule
+
+    def watch(self, evaluation: Evaluation) -> None:
+        hosts = len(_staying(evaluation.fleet)) if evaluation.fleet is not None else 0
+        if hosts != self.memory.hosts:
+            self.memory.changed_s = evaluation.time_s if self.memory.hosts else None
+            self.memory.hosts = hosts
+
+    def propose(self, evaluation: Evaluation) -> Plan:
+        fleet, rule = evaluation.fleet, self._rule
+        hosts = _staying(fleet) if fleet is not None else []
+        if fleet is None or not hosts:
+            return Plan()
+        unit = max(host.slots for host in hosts)
+        work = {one.name: one.need / unit for one in fleet.applications}
+        seating = Seating(_views(fleet, hosts, unit, rule.most_applications), work)
+        relief = self._relieve(seating)
+        busy = sum(work.values())
+        needed = self._needed(busy, len(work), rule.spare)
+        here = len(hosts)
+        state = f"{rule.region}: {here} hosts, {busy / (sum(host.slots for host in hosts) / unit):.0%} busy"
+        if needed > here:
+            reason = Reason("more-hosts", f"{rule.region} needs {needed} hosts for {busy:.1f} hosts' worth of work")
+            more = [AddHost(f"{rule.region}+{number + 1}", rule.region) for number in range(needed - here)]
+            growth = [Proposal(action, reason, score=float(needed - here), urgent=busy > here) for action in more]
+            return Plan((*relief, *growth))
+        rested = self.memory.changed_s is None or evaluation.time_s - self.memory.changed_s >= rule.cool_down_s
+        if relief or not rested or any(host.state is not HostState.READY for host in hosts):
+            return Plan(tuple(relief), (Reason("hold-region", f"{state}, {needed} needed"),))
+        if self._needed(busy, len(work), rule.spare + rule.margin) >= here:
+            return Plan(reasons=(Reason("hold-region", f"{state}, {needed} needed"),))
+        return Plan(tuple(self._empty_one(seating)), (Reason("hold-region", f"{state}, {needed} needed"),))
+
+    def _needed(self, busy: float, applications: int, spare: float) -> int:
+        """Hosts for the work and for the applications, `spare` hosts' worth of room included."""
+        by_work = math.ceil(busy / self._rule.fill + spare - 1e-9)
+        seats = math.ceil(applications / self._rule.most_applications)
+        return max(self._rule.least_hosts, by_work, math.ceil(busy - 1e-9), seats)
+
+    def _relieve(self, seating: Seating) -> list[Proposal]:
+        """Of every hot host one application leaves, where another host has room for it."""
+        found = []
+        for name, host in seating.hosts.items():
+            load = seating.load[name]
+            if load <= self._rule.hot * host.cores:
+                continue
+            excess, use = load - self._rule.fill * host.cores, seating.use
+            movable = {one: to for one in seating.counts[name] if (to := seating.find(one, self._rule.fill, (name,)))}
+            if not movable:
+                continue
+            # The smallest application that is large enough; failing that, the largest there is.
+            chosen = min(
+                movable, key=lambda one: (use[one] < excess, use[one] if use[one] >= excess else -use[one], one)
+            )
+            text = f"{name} is {load / host.cores:.0%} busy: {chosen} goes to {movable[chosen]}"
+            seating.remove(chosen, name)
+            seating.add(chosen, movable[chosen])
+            found.append(
+                Proposal(
+                    MoveApplication(chosen, movable[chosen]),
+                    Reason("relieve", text),
+                    score=load / host.cores,
+                    urgent=load > host.cores,
+                )
+            )
+        return found
+
+    def _empty_one(self, seating: Seating) -> list[Proposal]:
+        """The host with the fewest applications whose load the others take; when it is empty, it goes."""
+        order = sorted(seating.hosts, key=lambda host: (len(seating.counts[host]), seating.load[host], host))
+        chosen = next((host for host in order if seating.can_empty(host, self._rule.fill)), None)
+        if chosen is None:
+            return []
+        if not seating.counts[chosen]:
+            reason = Reason("spare-host", f"{chosen} is empty, and the others bear the load")
+            return [Proposal(RemoveHost(chosen), reason, score=0.05)]
+        found = []
+        for one in sorted(seating.counts[chosen], key=lambda one: -seating.use[one]):
+            target = seating.find(one, self._rule.fill, (chosen,))
+            if target is not None:
+                seating.remove(one, chosen)
+                seating.add(one, target)
+                reason = Reason("empty-host", f"{one} goes to {target}: {chosen} can be given back")
+                found.append(Proposal(MoveApplication(one, target), reason, score=0.05))
+        return found
+
+
+def _staying(fleet: FleetSample) -> list[FleetHost]:
+    return [host for host in fleet.hosts if not host.leaving and host.state is not HostState.LOST]
+
+
+def _views(fleet: FleetSample, hosts: list[FleetHost], unit: int, seats: int) -> list[HostView]:
+    """The largest host counts as one core, and an application as one seat."""
+    return [
+        HostView(
+            host.name,
+            host.slots / unit,
+            seats,
+            host.state is HostState.READY,
+            {one.name: 1 for one in fleet.on.get(host.name, ())},
+        )
+        for host in hosts
+    ]

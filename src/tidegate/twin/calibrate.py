@@ -1,0 +1,144 @@
+"""Calibrates the simulator from a recorded run: costs, loads, start-up of executors, noise.
+
+    busy time of an operator in a batch  =  tasks · overhead of a task  +  rows · cost of a row
+
+by least squares over the warm batches of the recording. What a recording does not show stays at the simulator's
+default. Batches that ran beside new executors are left out: cold ones are slow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+import yaml
+
+from tidegate.adapters.sim.poolspec import PoolApplicationSpec, PoolOperatorSpec, PoolSpec
+from tidegate.adapters.sim.scenario import Scenario
+from tidegate.domain import BatchSample, InvalidInput
+from tidegate.load import Steps
+from tidegate.twin.recording import RecordedQuery, Recording
+
+_LOAD_STEP_S = 2.0
+_LEAST_BATCHES = 5
+_COLD_FOR_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorFit:
+    """What an operator costs, and how far single batches are from that."""
+
+    cost_s_per_row: float
+    task_overhead_s: float
+    spread: float
+    """Standard deviation of the logarithm of measured ÷ fitted."""
+
+
+def fit_operator(rows: list[float], busy_s: list[float], tasks: int) -> OperatorFit:
+    """
+    >>> fit = fit_operator([100.0, 200.0, 400.0], [0.6, 1.1, 2.1], tasks=10)
+    >>> round(fit.cost_s_per_row, 6), round(fit.task_overhead_s, 6)
+    (0.005, 0.01)
+    """
+    amount, measured = np.array(rows), np.array(busy_s)
+    per_row, fixed = 0.0, 0.0
+    if len(amount) > 2 and amount.std() > 0.02 * amount.mean():
+        per_row, fixed = (float(value) for value in np.polyfit(amount, measured, 1))
+    if per_row <= 0 or fixed < 0:
+        per_row, fixed = float(measured.sum() / max(1.0, amount.sum())), 0.0
+    fitted = np.maximum(1e-9, per_row * amount + fixed)
+    usable = measured > 0
+    spread = float(np.std(np.log(measured[usable] / fitted[usable]))) if usable.sum() > 2 else 0.0
+    return OperatorFit(per_row, fixed / tasks, spread)
+
+
+def calibrate(recording: Recording) -> Scenario:
+    """The scenario of the recorded run, without anybody who steers it."""
+    fits = {name: _query(query, recording) for name, query in recording.queries.items() if query.batches}
+    if not fits:
+        raise InvalidInput("the journal holds no batches; record a run with rows first")
+    return Scenario(
+        name="twin",
+        duration_s=round(recording.duration_s, 3),
+        pool=PoolSpec(
+            executors=recording.registered[0][1],
+            slots_per_executor=recording.slots_per_executor,
+            startup_s=round(startup_s(recording), 3),
+            noise=round(min(0.5, median(spread for _, spread in fits.values())), 4),
+            applications=tuple(spec for spec, _ in fits.values()),
+        ),
+    )
+
+
+def startup_s(recording: Recording, usual_s: float = 5.0) -> float:
+    """Median time from asking for more executors to having them; `usual_s` where the run never grew."""
+    taken = []
+    for (time_s, size), (_, before) in zip(recording.requested[1:], recording.requested, strict=False):
+        if size <= before:
+            continue
+        later = [at_s for at_s, _ in recording.requested if at_s > time_s]
+        there = next((at_s for at_s, count in recording.registered if at_s >= time_s and count >= size), None)
+        if there is not None and (not later or there <= later[0]):
+            taken.append(there - time_s)
+    return median(taken) if taken else usual_s
+
+
+def to_yaml(scenario: Scenario) -> str:
+    """The scenario as a file that `tidegate simulate` reads."""
+    return yaml.safe_dump(
+        scenario.model_dump(mode="json", exclude_unset=True, warnings=False), sort_keys=False, allow_unicode=True
+    )
+
+
+def _query(query: RecordedQuery, recording: Recording) -> tuple[PoolApplicationSpec, float]:
+    warm = [
+        batch
+        for batch in query.batches
+        if batch.rows and not batch.warming and batch.operators and not _beside_new_executors(batch, recording)
+    ]
+    if len(warm) < _LEAST_BATCHES:
+        raise InvalidInput(
+            f"{query.name}: only {len(warm)} warm batches with task times were recorded; a twin needs {_LEAST_BATCHES}"
+        )
+    shape = tuple(operator.name for operator in warm[-1].operators)
+    alike = [batch for batch in warm if tuple(operator.name for operator in batch.operators) == shape]
+    operators, spreads = [], []
+    for place, operator in enumerate(alike[-1].operators):
+        seen = [batch.operators[place] for batch in alike]
+        rows = [float(batch.rows) for batch in alike]  # operators count rows each in their own way
+        fit = fit_operator(rows, [one.busy_s for one in seen], operator.parallelism)
+        operators.append(
+            PoolOperatorSpec(
+                name=operator.name,
+                cost_s_per_row=fit.cost_s_per_row,
+                task_overhead_s=fit.task_overhead_s,
+                parallelism=operator.parallelism,
+            )
+        )
+        spreads.append(fit.spread)
+    cold = [_longer(batch, alike) for batch in query.batches if batch.warming]
+    spec = PoolApplicationSpec(
+        name=query.name,
+        load=Steps(rates=_rates(query, recording), step_s=_LOAD_STEP_S),
+        operators=tuple(operators),
+        interval_s=query.interval_s,
+        overhead_s=median(batch.overhead_s or 0.0 for batch in alike),
+        cold_s=max(0.0, median(cold)) if cold else 2.0,
+    )
+    return spec, median(spreads)
+
+
+def _rates(query: RecordedQuery, recording: Recording) -> tuple[float, ...]:
+    edges_s = recording.start_s + np.arange(0.0, recording.duration_s + _LOAD_STEP_S, _LOAD_STEP_S)
+    return tuple(round(float(rate), 3) for rate in np.diff(query.arrived_by(edges_s)) / _LOAD_STEP_S)
+
+
+def _beside_new_executors(batch: BatchSample, recording: Recording) -> bool:
+    sizes = zip(recording.registered[1:], recording.registered, strict=False)
+    grown = [time_s for (time_s, count), (_, before) in sizes if count > before]
+    return any(batch.committed_s > time_s - 1 and batch.started_s < time_s + _COLD_FOR_S for time_s in grown)
+
+
+def _longer(batch: BatchSample, usual: list[BatchSample]) -> float:
+    return (batch.overhead_s or 0.0) - median(one.overhead_s or 0.0 for one in usual)

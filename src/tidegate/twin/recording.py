@@ -1,0 +1,124 @@
+"""What a journal says about a run: batches, arrivals and the pool over time, and how well the objective was kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tidegate.control.journal.reader import read_entries
+from tidegate.domain import ApplicationSample, BatchSample, InvalidInput
+from tidegate.evaluate.lateness import late_share
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass
+class RecordedQuery:
+    """One application of the recording."""
+
+    name: str
+    interval_s: float
+    batches: list[BatchSample] = field(default_factory=list)
+    arrivals: list[tuple[float, float]] = field(default_factory=list)
+    """Times and rows that had ever arrived by then."""
+
+    def take(self, sample: ApplicationSample) -> None:
+        self.interval_s = sample.interval_s
+        for batch in sample.batches:
+            self.batches.append(batch)
+        if sample.arrival is not None:
+            self.arrivals.append((sample.arrival.time_s, float(sample.arrival.arrived_rows)))
+
+    def arrived_by(self, times_s: Floats) -> Floats:
+        """Rows since the recording began; from the source where it was asked, else from batches and their backlog."""
+        known = sorted(set(self.arrivals)) or self._from_batches()
+        if len(known) < 2:
+            raise InvalidInput(f"{self.name}: the journal does not say when rows arrived; record a longer run")
+        at_s, rows = np.array(known).T
+        rows = np.maximum.accumulate(rows)
+        return np.asarray(np.interp(times_s, at_s, rows - rows[0]))
+
+    def _from_batches(self) -> list[tuple[float, float]]:
+        done, known = 0.0, []
+        for batch in self.batches:
+            done += batch.rows
+            known.append((batch.started_s, done + (batch.backlog_rows or 0)))
+        return known
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A run, from its first observation to its last."""
+
+    start_s: float
+    end_s: float
+    queries: Mapping[str, RecordedQuery]
+    requested: tuple[tuple[float, int], ...]
+    """Sizes asked for, from these times on."""
+    registered: tuple[tuple[float, int], ...]
+    slots_per_executor: int
+
+    @property
+    def duration_s(self) -> float:
+        return self.end_s - self.start_s
+
+    @property
+    def executor_seconds(self) -> float:
+        edges = [*(time_s for time_s, _ in self.registered), self.end_s]
+        return sum(count * (edges[at + 1] - edges[at]) for at, (_, count) in enumerate(self.registered))
+
+    def outcome(self, name: str, objective_s: float) -> dict[str, float]:
+        """Late share, executor-seconds and p99, as measured; batches without latencies are left out."""
+        seen = [batch.latency for batch in self.queries[name].batches if batch.latency is not None]
+        rows = sum(latency.rows for latency in seen)
+        if not rows:
+            raise InvalidInput(f"{name}: no latency was measured, so there is nothing to compare with")
+        late = sum(latency.rows * late_share(latency, objective_s) for latency in seen)
+        return {
+            "late": late / rows,
+            "executor_seconds": self.executor_seconds,
+            "p99_s": _quantile(np.array([(one.rows, one.p50_s, one.p90_s, one.p99_s, one.max_s) for one in seen])),
+        }
+
+
+def read_recording(path: Path) -> Recording:
+    """Read a journal; steps without observations (older than its retention) are left out."""
+    queries: dict[str, RecordedQuery] = {}
+    requested: list[tuple[float, int]] = []
+    registered: list[tuple[float, int]] = []
+    first_s: float | None = None
+    last_s: float | None = None
+    slots = 1
+    for entry in read_entries(path):
+        seen = entry.observation
+        if seen is None:
+            continue
+        first_s = seen.time_s if first_s is None else first_s
+        last_s, slots = seen.time_s, seen.pool.slots_per_executor
+        for times, count in ((requested, seen.pool.requested), (registered, seen.pool.registered)):
+            if not times or times[-1][1] != count:
+                times.append((seen.time_s, count))
+        for sample in seen.applications:
+            if not sample.bounded:
+                queries.setdefault(sample.name, RecordedQuery(sample.name, sample.interval_s)).take(sample)
+    if first_s is None or last_s is None or last_s - first_s < 1 or not queries:
+        raise InvalidInput(f"journal {path}: holds no observations of a streaming query; record a run first")
+    return Recording(first_s, last_s, queries, tuple(requested), tuple(registered), slots)
+
+
+def _quantile(latency: Floats, share: float = 0.99) -> float:
+    """The quantile over all rows, from the quantiles of every batch."""
+    shares = np.array([0.5, 0.4, 0.09, 0.01])
+    values, weights = latency[:, 1:5].ravel(), (latency[:, :1] * shares).ravel()
+    order = np.argsort(values)
+    reached = np.cumsum(weights[order])
+    return float(values[order][int(np.searchsorted(reached, share * reached[-1]))])
+
+
+def plain(outcome: Mapping[str, Any]) -> dict[str, float]:
+    return {name: float(value) for name, value in outcome.items()}
