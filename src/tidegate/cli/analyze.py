@@ -54,6 +54,12 @@ def analyze(
             if holds_journal(history)
             else read_history(history, newest=_NEWEST if large else None)
         )
+        ours = holds_journal(history) or holds_parquet(history)
+        if not found.tables and found.notes.spark_version is None and not ours:
+            raise InvalidInput(
+                f"{history}: not a history; give a journal, a folder of recorded metrics, an event log of Spark, or "
+                "a file of progress reports"
+            )
         tables = [table for table in found.tables if application in (None, table.application)]
         if application is not None and not tables:
             known = ", ".join(table.application for table in found.tables) or "none"
@@ -93,8 +99,8 @@ def _engine(name: str, correction: Correction, parquet: Path | None, out: Path |
 
     if name == "memory":
         return lambda table: correlate(table, correction), lambda: None
-    from tidegate.spark.correlations import correlate_history, correlate_table
-    from tidegate.spark.embedded import embedded_session
+    from tidegate.adapters.spark.correlations import correlate_history, correlate_table
+    from tidegate.adapters.spark.embedded import embedded_session
 
     with output.jvm_output_to((out or Path("out")) / "spark.log"):
         spark = embedded_session("tidegate-analyze", executors=1, most_executors=1, slots=2, memory_mb=2048)

@@ -1,4 +1,4 @@
-"""The `tidegate` command: registers every command and turns errors into one line and an exit code."""
+"""The `tidegate` command: registers every command and turns errors into a line each and an exit code."""
 
 from __future__ import annotations
 
@@ -9,20 +9,34 @@ import typer
 import tidegate
 from tidegate.cli import output
 from tidegate.cli.analyze import analyze
+from tidegate.cli.arena import arena
+from tidegate.cli.chaos import chaos
+from tidegate.cli.console import console
 from tidegate.cli.demo import demo
 from tidegate.cli.detect import detect
+from tidegate.cli.doctor import doctor
 from tidegate.cli.explain import explain
 from tidegate.cli.fleet import fleet
 from tidegate.cli.forecast import forecast
 from tidegate.cli.host import host
 from tidegate.cli.operators import operators
 from tidegate.cli.policy import policy
+from tidegate.cli.report import report
 from tidegate.cli.reproduce import reproduce
 from tidegate.cli.run import run
 from tidegate.cli.schedule import schedule
 from tidegate.cli.simulate import simulate
-from tidegate.domain import TidegateError
+from tidegate.cli.top import top
+from tidegate.cli.twin import twin, whatif
+from tidegate.domain import PolicyInvalid, TidegateError
+from tidegate.extras import how_to_get
 
+try:
+    from typer import TyperException as UsageError
+except ImportError:  # older ones stand on click
+    from click import ClickException as UsageError  # type: ignore
+
+_INTERRUPTED = 130
 app = typer.Typer(
     name="tidegate",
     help="Keeps Spark Structured Streaming applications inside their latency objectives with the least resources.",
@@ -31,7 +45,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, run, simulate, schedule, forecast, detect, analyze, operators, explain, reproduce, policy, host):
+_COMMANDS = (
+    *(demo, run, doctor, console, top, report, explain, operators),
+    *(simulate, arena, twin, whatif, schedule, forecast, detect, analyze, reproduce, chaos, policy, host),
+)
+for command in _COMMANDS:
     app.command()(command)
 app.add_typer(fleet, name="fleet")
 
@@ -49,9 +67,14 @@ def version(json: output.Json = False) -> None:
 
     Example: tidegate version
     """
+    from importlib.metadata import PackageNotFoundError
     from importlib.metadata import version as of
 
-    found = {"tidegate": tidegate.__version__, "pyspark": of("pyspark"), "python": sys.version.split()[0]}
+    try:
+        pyspark = of("pyspark")
+    except PackageNotFoundError:
+        pyspark = "not installed"
+    found = {"tidegate": tidegate.__version__, "pyspark": pyspark, "python": sys.version.split()[0]}
     if json:
         output.print_json(found)
     else:
@@ -59,18 +82,29 @@ def version(json: output.Json = False) -> None:
 
 
 def main() -> None:
-    """Entry point of the console script: 0 done, 2 bad input or an unfit machine, 130 interrupted."""
+    """Entry point of the console script: 0 done, 1 `chaos` failed, 2 bad input or unfit machine, 130 interrupted."""
     output.log_to_stderr()
     try:
-        app(standalone_mode=False)
+        code = app(standalone_mode=False)
+        if code == _INTERRUPTED:  # typer answers Ctrl-C with this, click with Abort
+            raise KeyboardInterrupt
+    except PolicyInvalid as error:
+        _fail(*str(error).splitlines())
     except TidegateError as error:
         _fail(str(error))
-    except typer.TyperException as error:
+    except UsageError as error:
         _fail(error.format_message() if hasattr(error, "format_message") else str(error))
+    except ModuleNotFoundError as error:
+        hint = how_to_get(error.name)
+        if hint is None:
+            raise
+        _fail(hint)
     except (typer.Abort, KeyboardInterrupt):
-        _fail("interrupted", code=130)
+        _fail("interrupted", code=_INTERRUPTED)
 
 
-def _fail(text: str, code: int = 2) -> None:
-    typer.echo(f"tidegate: {' '.join(text.split())}", err=True)
+def _fail(*problems: str, code: int = 2) -> None:
+    """One line for each problem."""
+    for problem in problems:
+        typer.echo(f"tidegate: {' '.join(problem.split())}", err=True)
     sys.exit(code)

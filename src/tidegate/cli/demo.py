@@ -6,16 +6,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from tidegate.cli import output
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from tidegate.experiments.demo import RunRecord
 
 
 def demo(
-    quick: Annotated[bool, typer.Option("--quick", help="A shorter load: under four minutes.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A shorter load: under five minutes.")] = False,
     find_static: Annotated[
         bool,
         typer.Option("--find-static", help="Run every static size instead: which is the smallest?"),
@@ -23,13 +24,13 @@ def demo(
     out: output.Out = None,
     json: output.Json = False,
 ) -> None:
-    """WordCount under a load that triples: the smallest static pool, the smallest that holds, and Tidegate.
+    """WordCount under a peak: the smallest static pool, the smallest that holds, and Tidegate.
 
     Writes report.html, the journals and Spark's log to --out (default: out/demo).
 
     Example: tidegate demo --quick
     """
-    from tidegate.spark.java import require_java
+    from tidegate.adapters.spark.java import require_java
 
     require_java()
     from tidegate.experiments import demo as experiment
@@ -58,10 +59,11 @@ def demo(
     typer.echo(f"report:  {report}")
     if not find_static:
         typer.echo(f"why:     tidegate explain {folder / 'tidegate.db'}")
+        typer.echo(f"look:    tidegate console {folder / 'tidegate.db'}")
 
 
 def _table(records: list[RunRecord]) -> Table:
-    table = Table("run", "p50", "p99", "late rows", "executor-seconds", "rows in", "lost", "doubled", "changes")
+    table = output.table("run", "p50", "p99", "over it", "executor-s", "rows", "lost", "doubled", "changes")
     for record in records:
         result = record.result
         table.add_row(

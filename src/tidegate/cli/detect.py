@@ -6,7 +6,7 @@ import csv
 import math
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,9 +15,10 @@ from rich.progress import Progress
 
 from tidegate.cli import output
 from tidegate.domain import InvalidInput
+from tidegate.domain.python310 import UTC, iso_time
 
 if TYPE_CHECKING:
-    from tidegate.analysis.abnormality.jit import Floats
+    from tidegate.evaluate.abnormality.detector import Floats
 
 USUAL_TIMESTAMP = "timestamp"
 _ROWS_A_STEP = 20_000
@@ -44,7 +45,7 @@ def detect(
 
     import numpy as np
 
-    from tidegate.analysis.abnormality import THRESHOLD, SurpriseDetector
+    from tidegate.evaluate.abnormality import THRESHOLD, SurpriseDetector
 
     detector = SurpriseDetector(THRESHOLD if threshold is None else threshold)
     with output.console.status("loading the detector"):
@@ -127,7 +128,7 @@ def _seconds(cell: str) -> float:
     try:
         return float(cell)
     except ValueError:
-        found = datetime.fromisoformat(cell)
+        found = iso_time(cell)
         return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
 
 

@@ -6,15 +6,15 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
+from statistics import median
 from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
 from tidegate.cli import output
-from tidegate.control.entry import Entry
-from tidegate.control.journal import read_entries, read_knowledge, read_notes
-from tidegate.monitor.violations import ClassReport, report
+from tidegate.control.journal import Entry, read_entries, read_knowledge, read_notes
+from tidegate.evaluate.violations import ClassReport, report
 
 
 @dataclass(slots=True)
@@ -44,15 +44,19 @@ def explain(
 
     Example: tidegate explain out/demo/tidegate.db
     """
-    stretches = list(summarise(read_entries(journal, observations=False), apart=every))
+    entries = list(read_entries(journal, observations=False))
+    stretches = list(summarise(entries, apart=every))
+    accuracy, moves = judged_predictions(entries), judged_moves(entries)
     notes, knowledge = read_notes(journal), read_knowledge(journal)
-    classes = report(knowledge.classes.classes) if knowledge else ()
+    classes = report(knowledge.evaluation.classes) if knowledge else ()
     if json:
         output.print_json(
             {
                 "steps": [_plain(stretch) for stretch in stretches],
                 "notes": [{"time_s": note.time_s, "event": note.event, "text": note.text} for note in notes],
                 "classes": [asdict(each) for each in classes],
+                "predictions": asdict(accuracy),
+                "state_moves": asdict(moves),
             }
         )
         return
@@ -62,8 +66,59 @@ def explain(
         typer.echo(line)
     if classes:
         output.console.print(_class_table(classes))
+    if accuracy.judged:
+        typer.echo(str(accuracy))
+    if moves.judged:
+        typer.echo(str(moves))
     if not lines:
         typer.echo("the journal is empty: the controller has not taken a step yet")
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """How good the predictions of decisions were that have fallen due."""
+
+    judged: int
+    p99_error: float | None
+    """Median of |predicted − measured| ÷ measured."""
+    late_share_error: float | None
+    """Mean of |predicted − measured|."""
+
+    def __str__(self) -> str:
+        text = f"predictions: {self.judged} fell due"
+        text += f"; p99 latency was off by {self.p99_error:.0%} (median)" if self.p99_error is not None else ""
+        if self.late_share_error is not None:
+            text += f", the share of rows over the objective by {100 * self.late_share_error:.1f} points (mean)"
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """What came of the state moves."""
+
+    judged: int
+    soon: int
+    """In place within two batches."""
+    never: int
+
+    def __str__(self) -> str:
+        text = f"{self.soon} of {self.judged} state moves in place within two batches"
+        return text + (f"; {self.never} never were" if self.never else "")
+
+
+def judged_moves(entries: Iterable[Entry]) -> Moves:
+    """Count the state moves by the batches that they took."""
+    batches = [one.batches for entry in entries if entry.decision is not None for one in entry.decision.moved]
+    soon = sum(count is not None and count <= 2 for count in batches)
+    return Moves(len(batches), soon, sum(count is None for count in batches))
+
+
+def judged_predictions(entries: Iterable[Entry]) -> Accuracy:
+    """Compare what was predicted with what came of it."""
+    judged = [one for entry in entries if entry.decision is not None for one in entry.decision.judged]
+    p99 = [abs(one.prediction.p99_s - one.p99_s) / one.p99_s for one in judged if one.p99_s]
+    late = [abs(one.prediction.late_share - one.late_share) for one in judged if one.late_share is not None]
+    return Accuracy(len(judged), median(p99) if p99 else None, sum(late) / len(late) if late else None)
 
 
 def summarise(entries: Iterable[Entry], apart: bool = False) -> Iterable[Stretch]:
@@ -92,7 +147,7 @@ def _stretch(entry: Entry) -> Stretch:
     assert decision is not None
     held = [f"{held.guard} ({held.reason})" for held in decision.held]
     outcomes = [f"{answer.outcome}: {answer.action}" for answer in entry.receipt.actions] if entry.receipt else []
-    if decision.actions and not outcomes:
+    if entry.receipt is None:
         outcomes = [f"recommended: {action}" for action in decision.actions]
     outcome = ", ".join(outcomes) or "held"
     if held:
@@ -126,18 +181,18 @@ def _line(stretch: Stretch) -> str:
 
 
 def _class_table(classes: Iterable[ClassReport]) -> Table:
-    """What each service class has delivered, the most important first."""
-    table = Table("class", "delay", "rows", "late", "last window", "worst window", "bound", "worst p99", "incidents")
+    """What each service class has delivered, the most important first: shares of rows over the objective."""
+    table = output.table("class", "objective", "rows", "over", "now", "worst", "allowed", "p99", "incidents")
     for each in classes:
         table.add_row(
             each.name,
             f"{each.latency_s:g} s",
             f"{each.rows:.0f}",
-            f"{each.late_share:.2%}",
-            f"{each.window_share:.2%}",
-            f"{each.worst_share:.2%}",
+            f"{each.late_share:.1%}",
+            f"{each.window_share:.1%}",
+            f"{each.worst_share:.1%}",
             f"{each.bound:.0%}",
-            f"{each.worst_p99_s:.2f} s",
+            f"{each.worst_p99_s:.1f} s",
             str(each.incidents),
         )
     return table

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json as json_text
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,6 +31,7 @@ fleet = typer.Typer(
 Folder = Annotated[Path, typer.Option("--fleet", help="The fleet's folder.", envvar="TIDEGATE_FLEET", file_okay=False)]
 _DEFAULT_FOLDER = Path("fleet")
 _START_LIMIT_S = 20.0
+_LONGEST_SAID = 60
 
 
 @fleet.command()
@@ -46,7 +46,7 @@ def up(
     Example: tidegate fleet up examples/fleet.yaml --fleet out/fleet
     """
     from tidegate.fleet.centrelock import centre_pid
-    from tidegate.fleet.config import FleetConfig, load_config, store_config
+    from tidegate.fleet.config import FleetConfig, load_config, plain, store_config
     from tidegate.fleet.protocol import make_token
     from tidegate.fleet.provider import make_provider
 
@@ -57,11 +57,11 @@ def up(
     known = registry.fact("config")
     config = given if file is not None or known is None else FleetConfig.model_validate(known)
     make_provider(config, place)  # what is wrong with it is said here, not in a log
-    registry.put_fact("config", config.model_dump(mode="json"))
+    registry.put_fact("config", plain(config))
     store_config(config, place)
     registry.put_fact("down", False)
-    if (pid := centre_pid(place)) is not None and known != config.model_dump(mode="json"):
-        _end_centre(place, pid)  # the next one serves by the new file, and adopts everything
+    if centre_pid(place) is not None and known != plain(config):
+        _end_centre(place)  # the next one serves by the new file, and adopts everything
     if centre_pid(place) is None:
         _start_centre(place)
     wanted = sum(rule.min_hosts for rule in config.regions.values())
@@ -83,27 +83,29 @@ def centre(folder: Folder = _DEFAULT_FOLDER) -> None:
 
     Example: tidegate fleet centre --fleet out/fleet
     """
+    from tidegate.control.journal import SqliteJournal
     from tidegate.fleet.centre import Centre
     from tidegate.fleet.centrelock import only_centre
     from tidegate.fleet.config import FleetConfig
     from tidegate.fleet.provider import make_provider
-    from tidegate.fleet.staff import CentralStaff
 
     place = _folder(folder)
     registry = _registry(place)
     config = FleetConfig.model_validate(registry.fact("config", {}))
     with only_centre(place):
-        served = Centre(place, config, make_provider(config, place), registry, CentralStaff(config, registry))
+        journal = SqliteJournal(place.centre_journal)
+        served = Centre(place, config, make_provider(config, place), registry, journal=journal)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: served.end())
         registry.note("centre-started", "centre", f"pid {os.getpid()}")
         served.run()
+        served.close()
         registry.note("centre-ended", "centre")
 
 
 @fleet.command()
 def status(folder: Folder = _DEFAULT_FOLDER, json: output.Json = False) -> None:
-    """Show regions, hosts, applications, managers, tokens, pending requests and the last events.
+    """Show regions, hosts, applications, what the controllers came to, tokens, requests and the last events.
 
     Example: tidegate fleet status --fleet out/fleet
     """
@@ -116,15 +118,15 @@ def status(folder: Folder = _DEFAULT_FOLDER, json: output.Json = False) -> None:
         return
     served = report["centre"]
     typer.echo(f"centre: {'away' if served['pid'] is None else 'pid ' + str(served['pid'])}")
-    _show(report["regions"], ("region", "hosts", "target", "max_hosts", "slots", "busy_slots"))
+    _show(report["regions"], ("region", "hosts", "max_hosts", "slots", "busy_slots"))
     _show(report["hosts"], ("host", "region", "slots", "state", "address", "note"))
     columns = ("application", "region", "host", "phase", "epoch", "busy_slots", "latency_p99_s", "objective_s", "note")
     _show(report["applications"], columns)
     if report["measured"]:
         _show(report["measured"], ("application", "host", "objective", "mean"))
-    for title in ("managers", "tokens"):
+    for title in ("control", "tokens"):
         if report[title]:
-            _show([{title: name, "": said} for name, said in report[title].items()], (title, ""))
+            _show([{title: name, "": _short(said)} for name, said in report[title].items()], (title, ""))
     if report["pending_requests"]:
         _show(report["pending_requests"], ("from", "asks", "score", "answer"))
     for event in report["events"]:
@@ -139,7 +141,7 @@ def submit(
     region: Annotated[str | None, typer.Option(help="Where its rows come from.")] = None,
     slots: Annotated[float, typer.Option(min=0.01, help="Slots that it needs, until its own numbers say so.")] = 1.0,
     latency: Annotated[float, typer.Option(min=0.1, help="Objective: 99 % of the rows within so many seconds.")] = 30.0,
-    arguments: Annotated[str, typer.Option(help="JSON object, handed to build as keyword arguments.")] = "{}",
+    arguments: Annotated[str, typer.Option(help="JSON object, or @FILE: keyword arguments of build.")] = "{}",
     elastic: Annotated[list[str] | None, typer.Option(help="operator=most tasks; may be repeated.")] = None,
     wait: Annotated[float, typer.Option(min=0, help="Seconds to wait until it runs.")] = 60.0,
     json: output.Json = False,
@@ -148,6 +150,7 @@ def submit(
 
     Example: tidegate fleet submit examples/wordcount.py --region east --elastic split=4 --fleet out/fleet
     """
+    from tidegate.fleet.config import FleetConfig
     from tidegate.fleet.state import ApplicationSpec
 
     place = _folder(folder)
@@ -157,7 +160,7 @@ def submit(
         if not Path(file).is_file():
             raise InvalidInput(f"{file}: no such file")
         build = f"{Path(file).resolve()}{colon}{function}"  # the hosts have other working folders
-    regions = registry.fact("config", {}).get("regions", {})
+    regions = FleetConfig.model_validate(registry.fact("config", {})).regions
     if region is not None and region not in regions:
         raise InvalidInput(f"--region {region!r}: the fleet has {', '.join(regions)}")
     spec = ApplicationSpec(
@@ -236,8 +239,8 @@ def down(
         _start_centre(place)
     _wait(lambda: not registry.hosts(), wait, lambda: f"hosts left: {', '.join(registry.hosts())}")
     left = sorted(registry.hosts())
-    if not left and (pid := centre_pid(place)) is not None:
-        _end_centre(place, pid)
+    if not left and centre_pid(place) is not None:
+        _end_centre(place)
     if json:
         output.print_json({"fleet": str(place.root), "hosts_left": left})
     if left:
@@ -273,11 +276,10 @@ def _start_centre(place: FleetFolder) -> None:
         raise EnvironmentUnfit(f"the centre ended at once; see {place.centre_log}")
 
 
-def _end_centre(place: FleetFolder, pid: int) -> None:
-    from tidegate.fleet.centrelock import centre_pid
+def _end_centre(place: FleetFolder) -> None:
+    from tidegate.fleet.centrelock import centre_pid, signal_centre
 
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGTERM)
+    signal_centre(place, signal.SIGTERM)
     _wait(lambda: centre_pid(place) is None, _START_LIMIT_S, lambda: "ending the centre")
 
 
@@ -317,14 +319,20 @@ def _wait(condition: Callable[[], Any], limit_s: float, text: Callable[[], str])
     return True
 
 
-def _known(name: str, names: dict[str, Any], what: str) -> None:
+def _short(said: Any) -> str:
+    """`tidegate explain` tells the whole."""
+    text = str(said)
+    return text if len(text) <= _LONGEST_SAID else f"{text[: _LONGEST_SAID - 1]}…"
+
+
+def _known(name: str, names: Mapping[str, Any], what: str) -> None:
     if name not in names:
         raise InvalidInput(f"no {what} {name!r}; there are: {', '.join(names) or 'none'}")
 
 
 def _json_object(text: str) -> dict[str, Any]:
     try:
-        value = json_text.loads(text)
+        value = json_text.loads(output.text_of("--arguments", text))
     except ValueError as error:
         raise InvalidInput(f"--arguments: not JSON ({error})") from None
     if not isinstance(value, dict):

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import Progress
 
+from tidegate import extensions
 from tidegate.cli import output
 from tidegate.domain import InvalidInput
 
 if TYPE_CHECKING:
-    from tidegate.forecast.walk import Walk
+    from tidegate.evaluate.forecast.walk import Walk
 
 _LEAST_WARMUP = 50
 _PROGRESS_ROWS = 250
@@ -27,6 +28,7 @@ def forecast(
     warmup: Annotated[
         int | None, typer.Option(help="Rows to learn from before forecasts count; a tenth, 50 at least, by default.")
     ] = None,
+    forecaster: Annotated[str | None, typer.Option(help="A plugged-in forecaster that is used instead.")] = None,
     out: output.Out = None,
     json: output.Json = False,
 ) -> None:
@@ -36,8 +38,8 @@ def forecast(
 
     Example: tidegate forecast requests.csv --column value --horizon 12 --out out/forecast
     """
-    from tidegate.forecast.series import read_series
-    from tidegate.forecast.walk import walk
+    from tidegate.evaluate.forecast.series import read_series
+    from tidegate.evaluate.forecast.walk import walk
 
     if horizon < 1:
         raise InvalidInput(f"--horizon {horizon}: forecast at least 1 row ahead")
@@ -57,7 +59,8 @@ def forecast(
             if row % _PROGRESS_ROWS == 0:
                 progress.update(bar, completed=row)
 
-        walked = walk(known.values, horizon, seasons=known.seasons, told=told)
+        bank = extensions.part("forecasters", forecaster)(1, horizon) if forecaster is not None else None
+        walked = walk(known.values, horizon, seasons=known.seasons, bank=bank, told=told)
     seconds = time.perf_counter() - began_s
     score = walked.score(first)
     if out is not None:
@@ -90,7 +93,7 @@ def _text(value: float | None) -> str:
 
 
 def _write(walked: Walk, first: int, name: str, out: Path) -> None:
-    from tidegate.forecast.figure import draw_walk
+    from tidegate.evaluate.forecast.figure import draw_walk
 
     out.mkdir(parents=True, exist_ok=True)
     table, picture = out / "forecast.csv", out / "forecast.png"

@@ -23,23 +23,26 @@ def host(
     bind: Annotated[str, typer.Option(help="Address that its agent listens on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, help="Port of its agent; 0 takes any.")] = 0,
     advertise: Annotated[str | None, typer.Option(help="HOST:PORT that the centre reaches it by.")] = None,
-    spark_conf: Annotated[list[str] | None, typer.Option(help="Spark setting key=value; may be repeated.")] = None,
+    spark_conf: Annotated[list[str] | None, typer.Option(help="Spark setting key=value or @FILE; repeatable.")] = None,
 ) -> None:
     """Serve as a host: run the applications that the fleet's centre assigns.
 
     The folder must hold the fleet's token (`tidegate fleet up` makes it). Stop it with Ctrl-C or SIGTERM: every
-    application is stopped between two batches and can go on elsewhere.
+    application is stopped between two batches and can go on elsewhere. Spark settings of the fleet's file are read from
+    the fleet's folder; those given here come on top.
 
     Example: tidegate host --fleet /shared/fleet --name east-7 --region east --slots 4
     """
+    from tidegate.fleet.calls import fleet_wire
+    from tidegate.fleet.config import stored_config
     from tidegate.fleet.folder import FleetFolder
-    from tidegate.fleet.protocol import read_token
     from tidegate.fleet.state import HostSpec
 
     folder, spec = FleetFolder(fleet.resolve()), HostSpec(name, region, slots)
-    read_token(folder.token)
+    config = stored_config(folder)
+    fleet_wire(folder, config)  # what is wrong with token or certificates is said before Spark starts
     reached = _address(advertise)
-    settings = output.spark_settings(spark_conf)
+    settings = {**config.host.settings, **output.spark_settings(spark_conf)}
     if os.getpgrp() != os.getpid():
         os.setpgid(0, 0)  # the watchdog kills the whole group, which must be nobody else's
 

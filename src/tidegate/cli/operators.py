@@ -26,9 +26,12 @@ def operators(
 
     Example: tidegate operators out/mestream/mestream.db --out out/operators
     """
-    from tidegate.analysis.bottleneck import aggregate, worst_operator
-    from tidegate.control.journal import SqliteJournal, read_entries
+    from tidegate.control.journal import read_entries, read_knowledge
+    from tidegate.domain.codec import from_tree
+    from tidegate.evaluate.bottleneck import aggregate, worst_operator
     from tidegate.experiments.operator_view import draw_operators, render_migration, render_operators
+    from tidegate.plan.operators import Operators
+    from tidegate.plan.operators.memory import OperatorsMemory
 
     slots, found = 1, dict[str, tuple["ApplicationSample", list["BatchSample"]]]()
     for entry in read_entries(journal):
@@ -51,8 +54,10 @@ def operators(
             output.console.print(f"written: {draw_operators(metrics, slots, out / f'{name}.png')}")
     if not document:
         output.console.print("no warm batch with known stages in that time")
-    knowledge = SqliteJournal(journal).load()
-    for table in knowledge.operators.tables[-1:] if knowledge is not None else ():
+    knowledge = read_knowledge(journal)
+    saved = knowledge.parts.get(Operators.name) if knowledge is not None else None
+    memory = from_tree(OperatorsMemory, saved) if isinstance(saved, dict) else OperatorsMemory()
+    for table in memory.tables[-1:]:
         output.console.print(render_migration(table, None if application is None else [application]))
     if json:
         output.print_json(document)

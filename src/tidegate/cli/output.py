@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich import box
 from rich.console import Console
 from rich.logging import RichHandler
+from rich.table import Table
 
 from tidegate.domain import InvalidInput
 
@@ -23,20 +25,51 @@ Out = Annotated[Path | None, typer.Option("--out", help="Folder for reports, fig
 console = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
+def table(first: str, *others: str, title: str | None = None) -> Table:
+    """A table for 80 columns: figures to the right and never cut, the first column as long as there is room for."""
+    made = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    made.add_column(first, overflow="fold")
+    for head in others:
+        made.add_column(head, justify="right", no_wrap=True)
+    return made
+
+
 def print_json(value: Any) -> None:
     """One JSON document on stdout; a number that is not one is an error, never NaN."""
     typer.echo(json_text.dumps(value, indent=2, allow_nan=False))
 
 
 def spark_settings(pairs: list[str] | None) -> dict[str, str]:
-    """`--spark-conf key=value`, as often as it is given."""
+    """`--spark-conf key=value`, as often as it is given; `@FILE` stands for the lines of a file.
+
+    What is on a command line shows in `ps`, so secrets belong in a file.
+    """
     found = {}
-    for pair in pairs or []:
-        key, sign, value = pair.partition("=")
+    for pair in _from_files(pairs or []):
+        key, sign, value = (word.strip() for word in pair.partition("="))
         if not sign or not key:
             raise InvalidInput(f"--spark-conf {pair!r}: write key=value")
         found[key] = value
     return found
+
+
+def _from_files(pairs: list[str]) -> Iterator[str]:
+    for pair in pairs:
+        if pair.startswith("@"):
+            lines = (line.strip() for line in text_of("--spark-conf", pair).splitlines())
+            yield from (line for line in lines if line and not line.startswith("#"))
+        else:
+            yield pair
+
+
+def text_of(option: str, given: str) -> str:
+    """What was given, or where that is `@FILE`, what the file says."""
+    if not given.startswith("@"):
+        return given
+    try:
+        return Path(given[1:]).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{option} {given}: the file cannot be read ({error})") from None
 
 
 def log_to_stderr() -> None:
@@ -61,3 +94,8 @@ def jvm_output_to(path: Path) -> Iterator[None]:
     finally:
         os.dup2(kept, 2)
         os.close(kept)
+
+
+def print_table(made: Table) -> None:
+    """A table that is the command's result: on stdout, 80 columns wide where that is no terminal."""
+    Console(width=None if sys.stdout.isatty() else 80, highlight=False).print(made)

@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.progress import Progress
-from rich.table import Table
 
 from tidegate.cli import output
 from tidegate.domain import InvalidInput
+from tidegate.domain.python310 import StrEnum
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from tidegate.experiments.model_check import Configuration
+
+
+class World(StrEnum):
+    """Where an experiment is played."""
+
+    SIM = "sim"
+    SPARK = "spark"
+
+
+class Source(StrEnum):
+    """Where the rows of an experiment come from."""
+
+    TIDEGATE = "tidegate"
+    KAFKA = "kafka"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +45,10 @@ class Options:
     quick: bool
     full: bool
     out: Path | None
+    world: str = "spark"
+    runs: tuple[str, ...] = ()
+    rate: float | None = None
+    source: str = "tidegate"
 
 
 def reproduce(
@@ -33,21 +57,42 @@ def reproduce(
     samples: Annotated[int, typer.Option(min=1, help="table1: random samples per row.")] = 20,
     quick: Annotated[bool, typer.Option("--quick", help="A shorter form, where there is one.")] = False,
     full: Annotated[bool, typer.Option("--full", help="batch-latency: the paper's whole grid.")] = False,
+    world: Annotated[World, typer.Option(help="together, model-check, twin: on Spark or simulated.")] = World.SPARK,
+    rate: Annotated[
+        float | None, typer.Option(min=1.0, help="mestream: rows per second instead of the default.")
+    ] = None,
+    source: Annotated[Source, typer.Option(help="qos-classes: rows of our own source, or Kafka.")] = Source.TIDEGATE,
+    only: Annotated[str, typer.Option(help="together: these runs; model-check: these rows, from 1; with commas.")] = "",
     out: output.Out = None,
     json: output.Json = False,
 ) -> None:
     """Reproduce a table or figure; docs/ has a page for each, with the difference from the paper.
 
     Simulated: table1, four-signals, qos-scale, overhead, sensitivity, multilevel.
-    On Spark: mestream, qos-classes, qos-processes, batch-latency, fleet.
+    On Spark: mestream, qos-classes, qos-processes, batch-latency, fleet, state-moves, kafka.
+    On Spark, or simulated with --world sim: together, model-check, twin.
 
     Example: tidegate reproduce table1 --samples 3
     """
     if name not in _EXPERIMENTS:
         raise InvalidInput(f"reproduce {name!r}: use one of {', '.join(_EXPERIMENTS)}")
-    document = _EXPERIMENTS[name](Options(seed, samples, quick, full, out))
+    began_s = time.time()
+    document = _EXPERIMENTS[name](
+        Options(seed, samples, quick, full, out, world.value, tuple(filter(None, only.split(","))), rate, source.value)
+    )
+    _report(name, out or Path("out") / name, began_s)
     if json:
         output.print_json(document)
+
+
+def _report(name: str, folder: Path, began_s: float) -> None:
+    """The journals that the experiment has written, if any, as one page."""
+    from tidegate.view.book import journals_in_folders
+    from tidegate.view.report import write_report
+
+    journals = [path for path in journals_in_folders([folder]) if path.stat().st_mtime >= began_s]
+    if journals:
+        output.console.print(f"written: {write_report(journals, folder, f'Tidegate: {name}')}")
 
 
 def _table1(options: Options) -> dict[str, Any]:
@@ -56,7 +101,9 @@ def _table1(options: Options) -> dict[str, Any]:
     with _counted("table 1") as told:
         document = table1(options.samples, options.seed, told)
     for family, rows in document["families"].items():
-        table = Table("operators × hosts", "bound", "R-Storm", "paper's GA", "Tidegate", "never worse", title=family)
+        table = output.table(
+            "operators × hosts", "bound", "R-Storm", "paper's GA", "Tidegate", "never worse", title=family
+        )
         for row in rows:
             hosts = [f"{row['schedulers'][who]['used_hosts']:.2f}" for who in ("rstorm", "paper-ga", "tidegate")]
             size = f"{row['operators']} × {row['hosts']}"
@@ -80,7 +127,8 @@ def _mestream(options: Options) -> dict[str, Any]:
     from tidegate.experiments import mestream, mestream_figures
 
     with _timed() as told:
-        done = mestream.run(mestream.Plan(), options.out or Path("out/mestream"), told)
+        plan = mestream.Plan() if options.rate is None else mestream.Plan(rate=options.rate)
+        done = mestream.run(plan, options.out or Path("out/mestream"), told)
     document = mestream.to_json(done)
     output.console.print(mestream_figures.table(document))
     if options.out is not None:
@@ -118,18 +166,25 @@ def _sensitivity(options: Options) -> dict[str, Any]:
 
 
 def _qos_classes(options: Options) -> dict[str, Any]:
+    from contextlib import ExitStack
+
     from tidegate.experiments import qos_classes, qos_run_figures
+    from tidegate.experiments.kafka_broker import Broker, connector_jars
     from tidegate.experiments.qos_plan import PLANS, shared_session
+    from tidegate.experiments.qos_topics import Topics
 
     folder, plan = options.out or Path("out/qos-classes"), PLANS["quick" if options.quick else "full"]
     output.console.print(f"starting Spark (its log: {folder / 'spark.log'})")
-    with output.jvm_output_to(folder / "spark.log"):
-        spark = shared_session("tidegate-qos")
-    try:
+    with ExitStack() as stack:
+        topics, jars = None, {}
+        if options.source == Source.KAFKA:
+            jars = {"spark.jars": ",".join(connector_jars())}
+            topics = Topics(stack.enter_context(Broker(folder / "broker")).address)
+        with output.jvm_output_to(folder / "spark.log"):
+            spark = shared_session("tidegate-qos", jars)
+        stack.callback(spark.stop)
         with _played(plan.end_s) as told:
-            runs = qos_classes.run_all(spark, plan, folder, told)
-    finally:
-        spark.stop()
+            runs = qos_classes.run_all(spark, plan, folder, told, topics)
     document = qos_classes.to_json(plan, runs)
     output.console.print(_qos_table({run.name: document[run.name] for run in runs}))
     for path in qos_run_figures.figures(plan, runs, folder):
@@ -149,7 +204,7 @@ def _qos_processes(options: Options) -> dict[str, Any]:
 
 
 def _qos_table(runs: dict[str, Any]) -> Table:
-    table = Table("run", "class", "p50", "p99", "mean", "late", "share", "rows/s", title="in the burst")
+    table = output.table("run", "class", "p50", "p99", "mean", "late", "share", "rows/s", title="in the burst")
     for name, figures in runs.items():
         for qos_class in ("q1", "q2", "q3"):
             one = figures[qos_class]
@@ -171,10 +226,9 @@ def _multilevel(options: Options) -> dict[str, Any]:
 
     with _counted("multilevel") as told:
         document = multilevel.run(options.seed, options.out, told)
-    columns = ("", "utilisation", "mean s", "p99 s", "late", "host-hours", "changes", "downtime s", "cost")
+    columns = ("", "utilisation", "mean s", "p99 s", "late", "host-h", "changes", "down s", "cost")
     for title, key in (("levels", "simulated"), ("local policies, both levels", "policies")):
-        table = Table(*columns, title=title)
-        table.columns[0].no_wrap = True
+        table = output.table(*columns, title=title)
         for name, found in document[key].items():
             table.add_row(
                 name,
@@ -201,7 +255,9 @@ def _fleet(options: Options) -> dict[str, Any]:
     with output.console.status("starting the fleet") as status:
         found = play(folder, CENTRE_ONLY if options.quick else Course(), status.update)
     (folder / "fleet-run.json").write_text(dumps(found, indent=1))
-    table = Table("application", "rows", "lost", "doubled", "late", "p99", "hosts", title="rows looked for, one by one")
+    table = output.table(
+        "application", "rows", "lost", "doubled", "late", "p99", "hosts", title="rows looked for, one by one"
+    )
     for name, rows in found["applications"].items():
         late = found["late_rows"][name]
         hosts = " → ".join(run["host"] for run in found["runs"][name])
@@ -232,6 +288,153 @@ def _batch_latency(options: Options) -> dict[str, Any]:
     return document
 
 
+def _state_moves(options: Options) -> dict[str, Any]:
+    from tidegate.experiments import state_moves
+
+    moves, kills = (80, 1) if options.quick else (500, 2)
+    plan = state_moves.Plan(moves, kills, seed=options.seed)
+    with output.jvm_output_to((options.out or Path("out/state-moves")) / "spark.log"):
+        spark = state_moves.start_cluster()
+    try:
+        with _counted("state moves") as told:
+            document = state_moves.run(plan, told, spark)
+    finally:
+        spark.stop()
+    table = output.table(
+        "changelog", "compaction", "moves", "in two batches", "kills", "batches", "state rows", "digests"
+    )
+    for one in document["variants"]:
+        table.add_row(
+            "on" if one["changelog"] else "off",
+            "on" if one["compaction"] else "off",
+            str(one["moves"]),
+            f"{one['in_place_soon'] / max(1, one['moves']):.1%}",
+            str(one["kills"]),
+            str(sum(one["batches"].values())),
+            str(sum(one["state_rows"].values())),
+            "equal" if all(one["equal"].values()) else "DIFFER",
+        )
+    output.console.print(table)
+    return document
+
+
+def _together(options: Options) -> dict[str, Any]:
+    from tidegate.experiments import together
+
+    scenario, names = together.scenario(), options.runs or together.RUNS
+    if unknown := [name for name in names if name not in together.RUNS]:
+        raise InvalidInput(f"together --only {unknown[0]}: use some of {', '.join(together.RUNS)}")
+    world: together.World
+    if options.world == "sim":
+        from tidegate.experiments.together_sim import SimWorld
+
+        world = SimWorld(options.seed)
+    else:
+        from tidegate.experiments.together_spark import SparkWorld
+
+        world = SparkWorld(options.out or Path("out/together"))
+    with _counted("together") as told:
+        document = together.run(world, scenario, told, names)
+    output.console.print(_together_table(document))
+    return document
+
+
+def _model_check(options: Options) -> dict[str, Any]:
+
+    from tidegate.experiments import model_check
+    from tidegate.experiments.model_check_worlds import SimModelWorld, spark_model_world
+
+    simulated = options.world == "sim"
+    where = nullcontext(SimModelWorld(options.seed)) if simulated else spark_model_world(_model_folder(options))
+    with _counted("model check") as told, where as world:
+        document = model_check.run(world, told, _chosen(options.runs, model_check.CONFIGURATIONS))
+    table = output.table(
+        "tasks", "interval", "rows/s", "busy", "predicted p99", "measured p99", "error", title="model check"
+    )
+    for one in document["configurations"]:
+        table.add_row(
+            str(one["tasks"]),
+            f"{one['interval_s']:g} s",
+            f"{one['rows_per_s']:.0f}",
+            f"{one['utilisation']:.2f}",
+            f"{one['predicted_p99_s']:.2f} s",
+            f"{one['measured_p99_s']:.2f} s",
+            f"{one['error']:.0%}",
+        )
+    output.console.print(table)
+    output.console.print(f"median error: {document['median_error']:.1%}")
+    return document
+
+
+def _chosen(numbers: tuple[str, ...], configurations: tuple[Configuration, ...]) -> tuple[Configuration, ...]:
+    """Those with these numbers, from 1; all where none is given."""
+    if wrong := [one for one in numbers if not one.isdecimal() or not 1 <= int(one) <= len(configurations)]:
+        raise InvalidInput(f"model-check --only {wrong[0]}: use numbers from 1 to {len(configurations)}")
+    return tuple(configurations[int(one) - 1] for one in numbers) or configurations
+
+
+def _model_folder(options: Options) -> Path:
+    return options.out or Path("out/model-check")
+
+
+TOGETHER = "together: p99, objective and pause in seconds, cost in executor-seconds"
+
+
+def _together_table(document: dict[str, Any]) -> Table:
+    classes = document["objectives"]
+    table = output.table("run", "class", "late", "p99", "objective", "cost", "changes", "pause", title=TOGETHER)
+    for name, run in document["runs"].items():
+        for place, (group, objective_s) in enumerate(classes.items()):
+            costs = (f"{run['executor_seconds']:.0f}", str(run["reconfigurations"]), f"{run['pause_s']:.1f}")
+            table.add_row(
+                "" if place else name,
+                group,
+                f"{run['violation_rate'][group]:.2%}",
+                f"{run['p99_s'][group]:.1f}",
+                f"{objective_s:g}",
+                *(("", "", "") if place else costs),
+            )
+    return table
+
+
+def _kafka(options: Options) -> dict[str, Any]:
+    from tidegate.experiments import kafka_run
+
+    folder, plan = options.out or Path("out/kafka"), kafka_run.PLANS["quick" if options.quick else "full"]
+    output.console.print(f"starting a broker and Spark (log: {folder / 'spark.log'})")
+    with output.jvm_output_to(folder / "spark.log"), _played(plan.end_s) as told:
+        found = kafka_run.run_all(plan, folder, told)
+    columns = ("run", "late", "p99", "most rows", "longest", "rows", "lost", "doubled", "restarts")
+    table = output.table(*columns, title=f"rows over {plan.objective_s:g} s; batches by rows and time")
+    for name, run in found.document["runs"].items():
+        largest = (str(run["largest_batch_rows"]), f"{run['largest_batch_s']:.0f} s")
+        counts = (str(run[key]) for key in ("rows_in", "rows_lost", "rows_doubled", "restarts"))
+        table.add_row(name, str(run["late"]), f"{run['p99_s']:.0f} s", *largest, *counts)
+    output.console.print(table)
+    late = ", ".join(f"{late} at {limit} rows" for limit, late in found.late_by_limit.items())
+    output.console.print(f"plain-limited: late rows by maxOffsetsPerTrigger: {late}")
+    return found.document
+
+
+def _twin(options: Options) -> dict[str, Any]:
+    from tidegate.experiments import twin_check
+
+    where: AbstractContextManager[twin_check.World]
+    if options.world == "sim":
+        where = nullcontext(twin_check.SimTwinWorld(options.seed))
+    else:
+        from tidegate.experiments.twin_spark import spark_twin_world
+
+        where = spark_twin_world()
+    with _timed() as told, where as world:
+        document = twin_check.check(world, options.out or Path("out/twin"), told)
+    table = output.table("", "over the objective", "executor-seconds", "p99", title="a run that the twin did not know")
+    for name, found in document.items():
+        table.add_row(name, f"{found['late']:.1%}", f"{found['executor_seconds']:,.0f}", f"{found['p99_s']:.1f} s")
+    output.console.print(table)
+    return document
+
+
 _EXPERIMENTS: dict[str, Callable[[Options], dict[str, Any]]] = {
     "table1": _table1,
     "four-signals": _four_signals,
@@ -243,7 +446,12 @@ _EXPERIMENTS: dict[str, Callable[[Options], dict[str, Any]]] = {
     "qos-classes": _qos_classes,
     "qos-processes": _qos_processes,
     "batch-latency": _batch_latency,
+    "together": _together,
+    "model-check": _model_check,
+    "twin": _twin,
     "fleet": _fleet,
+    "state-moves": _state_moves,
+    "kafka": _kafka,
 }
 
 

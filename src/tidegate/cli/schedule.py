@@ -28,10 +28,13 @@ def schedule(
     """
     import numpy as np
 
-    from tidegate.placement import SCHEDULERS, InvalidInstance, read_instance, solve_islands
+    from tidegate.placement import InvalidInstance, read_instance, solve_islands
+    from tidegate.placement import scheduler as scheduler_named
 
-    if scheduler not in SCHEDULERS:
-        raise InvalidInput(f"--scheduler {scheduler!r}: use {', '.join(SCHEDULERS)}")
+    try:
+        chosen = scheduler_named(scheduler)
+    except ValueError as error:
+        raise InvalidInput(f"--scheduler: {error}") from None
     if engine not in {"local", "spark"}:
         raise InvalidInput(f"--engine {engine!r}: use local or spark")
     if scheduler != "tidegate" and (islands > 1 or engine != "local"):
@@ -45,12 +48,12 @@ def schedule(
         raise InvalidInput(f"{instance}: {what}") from None
     began_s = time.perf_counter()
     if islands == 1 and engine == "local":
-        found = SCHEDULERS[scheduler].schedule(problem, np.random.default_rng(seed))
+        found = chosen.schedule(problem, np.random.default_rng(seed))
     else:
         seeds = [seed + island for island in range(islands)]
         if engine == "spark":
-            from tidegate.spark.embedded import embedded_session
-            from tidegate.spark.islands import spark_engine
+            from tidegate.adapters.spark.embedded import embedded_session
+            from tidegate.adapters.spark.islands import spark_engine
 
             with output.jvm_output_to((out or Path("out")) / "spark.log"):
                 spark = embedded_session("tidegate-islands", executors=1, most_executors=1, slots=2)

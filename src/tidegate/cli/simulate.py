@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import json as json_text
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from tidegate.cli import output
 from tidegate.domain import InvalidInput
 
-PLANNERS = ("capacity", "me-stream", "mpc", "none")
+if TYPE_CHECKING:
+    from tidegate.control.journal import MemoryJournal
+
 _MOST_COLUMNS = 6
+
+_OURS, _NOBODY = "tidegate", "none"
 
 
 def simulate(
     scenario: Annotated[Path, typer.Argument(help="A scenario file (YAML).")],
-    planner: Annotated[str | None, typer.Option(help="Who steers the pool: capacity, me-stream, mpc, or none.")] = None,
+    controller: Annotated[
+        str | None, typer.Option(help="Who steers the pool: tidegate, none, or a controller that is plugged in.")
+    ] = None,
     live: Annotated[bool, typer.Option("--live", help="Watch it in the terminal.")] = False,
     speed: Annotated[float, typer.Option(help="With --live: simulated seconds in a second.")] = 10.0,
     seed: Annotated[int | None, typer.Option(min=0, help="Overrides the scenario's seed.")] = None,
@@ -30,35 +35,53 @@ def simulate(
 
     Example: tidegate simulate examples/scenarios/burst.yaml --out out/burst
     """
+    from tidegate.adapters.sim import Simulation, load_scenario, watch
     from tidegate.domain.policy import Policy
-    from tidegate.sim import Simulation, load_scenario, watch
 
     loaded = load_scenario(scenario)
     if seed is not None:
         loaded = loaded.model_copy(update={"seed": seed})
-    if planner is not None:
-        if planner not in PLANNERS:
-            raise InvalidInput(f"--planner {planner!r}: use one of {', '.join(PLANNERS)}")
+    if controller is not None:
         if loaded.pool is None:
-            raise InvalidInput(f"{scenario}: has no pool for a planner to steer; add one, or leave --planner out")
-        policy = None
-        if planner != "none":
-            policy = (loaded.pool.policy or Policy()).model_copy(update={"planner": planner})
+            raise InvalidInput(f"{scenario}: has no pool to steer; add one, or leave --controller out")
+        policy = None if controller == _NOBODY else loaded.pool.policy or Policy()
         loaded = loaded.model_copy(update={"pool": loaded.pool.model_copy(update={"policy": policy})})
-    simulation = Simulation(loaded)
+    plugged_in = None if controller in {None, _NOBODY, _OURS} else controller
+    simulation = Simulation(loaded, plugged_in)
     result = watch(simulation, speed) if live else simulation.run()
     document = result.to_dict()
     if out is not None:
-        from tidegate.experiments.timeline import draw_timelines
+        from tidegate.experiments.timeline import write_timelines
 
         out.mkdir(parents=True, exist_ok=True)
         (out / "simulation.json").write_text(json_text.dumps(document, indent=1, allow_nan=False))
-        draw_timelines(result, out / "timeline.png")
-        output.console.print(f"written: {out / 'simulation.json'}, {out / 'timeline.png'}")
+        steered = simulation.pool is not None and bool(simulation.pool.journal.entries)
+        journals = [_write_journal(simulation.pool.journal, out / "tidegate.db")] if steered and simulation.pool else []
+        written = [out / "simulation.json", write_timelines(result, journals, out), *journals]
+        output.console.print(f"written: {', '.join(map(str, written))}")
     if json:
         output.print_json(document["summary"])
         return
     _show(document["summary"])
+
+
+def _write_journal(kept: MemoryJournal, path: Path) -> Path:
+    """The controller's steps as a job would have left them."""
+    from tidegate.control.journal import SqliteJournal
+
+    path.unlink(missing_ok=True)
+    journal = SqliteJournal(path)
+    for note in kept.notes:
+        journal.note(note.time_s, note.event, note.text)
+    for entry in kept.entries:
+        assert entry.observation is not None
+        journal.record(entry.observation, entry.decision, entry.receipt)
+        if entry.decision is not None and entry.outcome is not None:
+            journal.judge(entry.decision.step, entry.outcome)
+    for name, body in kept.blobs.items():
+        journal.save_blob(name, body)
+    journal.close()
+    return path
 
 
 def _show(summary: dict[str, Any]) -> None:
@@ -66,7 +89,7 @@ def _show(summary: dict[str, Any]) -> None:
     typer.echo(f"{summary['name']}: {summary['duration_s']:g} simulated seconds, seed {summary['seed']}")
     for title, things in _sections(summary):
         flat = {name: _flat(values) for name, values in list(things.items())[:_MOST_COLUMNS]}
-        table = Table(title, *flat)
+        table = output.table(title, *flat)
         for measure in dict.fromkeys(measure for values in flat.values() for measure in values):
             table.add_row(measure, *(_cell(values.get(measure)) for values in flat.values()))
         Console(highlight=False).print(table)

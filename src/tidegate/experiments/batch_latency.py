@@ -16,6 +16,11 @@ from typing import Any, TypeVar
 
 from pyspark.sql import SparkSession
 
+from tidegate.adapters.spark.admission import Admission
+from tidegate.adapters.spark.attach import Gate, attach
+from tidegate.adapters.spark.embedded import embedded_session
+from tidegate.adapters.spark.pool import settle_executors
+from tidegate.adapters.spark.queries import RestartableQuery
 from tidegate.analysis.correlation import Correlations, correlate
 from tidegate.analysis.prepare import prepare
 from tidegate.control.journal import read_entries
@@ -24,11 +29,6 @@ from tidegate.experiments import batch_latency_results as results
 from tidegate.experiments.batch_latency_plan import WORKLOADS, Plan
 from tidegate.experiments.batch_latency_results import Cell, CellWindow, RateWindow
 from tidegate.load import Burst, Constant
-from tidegate.spark.admission import Admission
-from tidegate.spark.attach import Gate, attach
-from tidegate.spark.embedded import embedded_session
-from tidegate.spark.pool import settle_executors
-from tidegate.spark.queries import RestartableQuery
 from tidegate.workloads.wordcount import WordCount
 
 LOOKUP_S = 0.0002
@@ -109,7 +109,7 @@ def measure(spark: SparkSession, course: Course) -> None:
     plan = course.plan
     sizes = sorted(plan.executors, reverse=True)
     settle_executors(spark, sizes[0])
-    with attach(spark, {"mode": "off", "store": str(course.store)}) as gate:
+    with attach(spark, {"mode": "off", "journal": {"path": str(course.store)}}) as gate:
         for workload in plan.workloads:
             course.say(f"{workload}: warming up")
             _warm(gate, course, workload, sizes[0])

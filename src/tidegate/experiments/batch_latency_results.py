@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tidegate.analysis.correlation import Correlations
-from tidegate.control.entry import Entry
+from tidegate.control.journal import Entry
 from tidegate.domain import BatchSample
 from tidegate.experiments.rowlatency import row_latencies
 from tidegate.history import MetricRecord, MetricTable, ObservationFlattener

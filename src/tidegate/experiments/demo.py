@@ -1,8 +1,9 @@
 """The demonstration: one load, three ways to size the executors, and what each costs in lateness and resources.
 
-WordCount with a look-up runs under a load that triples for a while: on the smallest pool that bears the base load
-(`static-min`), on the smallest that keeps violations at or below 1 % (`static-peak`), and under Tidegate. Every run
-sees the same rows, on warm processes, in one embedded cluster, and is watched in the same way.
+WordCount with a look-up gets a short surprise, which rows can sit out in the queue, and then a peak that needs three
+times the executors. It runs on the smallest pool that bears the usual load (`static-min`), on the smallest that keeps
+violations at or below 1 % (`static-peak`), and under Tidegate with the default policy. Every run sees the same rows, on
+warm processes, in one embedded cluster, and is watched in the same way.
 """
 
 from __future__ import annotations
@@ -10,25 +11,24 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 from pyspark.sql import SparkSession
 
-from tidegate.control.entry import Entry
-from tidegate.control.journal import read_entries
+from tidegate.adapters.spark.attach import Gate, attach
+from tidegate.adapters.spark.embedded import embedded_session
+from tidegate.adapters.spark.pool import settle_executors
+from tidegate.adapters.spark.queries import RestartableQuery
+from tidegate.adapters.spark.settings import Settings
+from tidegate.adapters.spark.source import TidegateSource
+from tidegate.control.journal import Entry, read_entries
 from tidegate.domain import Decision, EnvironmentUnfit, Mode, Observation, Outcome, ScaleExecutors
 from tidegate.domain.policy import Policy
 from tidegate.experiments.rowlatency import row_latencies, rows_committed
-from tidegate.load import Burst, Constant, LoadProfile, Timeline
-from tidegate.spark.attach import Gate, attach
-from tidegate.spark.embedded import embedded_session
-from tidegate.spark.pool import settle_executors
-from tidegate.spark.queries import RestartableQuery
-from tidegate.spark.settings import Settings
-from tidegate.spark.source import TidegateSource
+from tidegate.load import Burst, Constant, LoadProfile, Sum, Timeline
 from tidegate.workloads.wordcount import Counts, WordCount, check_rows, expected_counts, state_counts
 
 Floats = npt.NDArray[np.float64]
@@ -37,7 +37,8 @@ SLOTS = 2
 MOST_EXECUTORS = 3
 STATIC_SIZES: dict[str, int | None] = {"static-min": 1, "static-peak": 3, "tidegate": None}
 """Found by running every size, as `tidegate demo --find-static` does; docs/demo.md has the figures."""
-ROWS_PER_EXECUTOR = 3000
+LOOKUP_S = 0.005
+ROWS_PER_EXECUTOR = 1600
 """The bound on a batch that every run starts with, per executor: about four seconds of work."""
 _WARM_LIMIT_S = 120.0
 
@@ -46,11 +47,13 @@ _WARM_LIMIT_S = 120.0
 class DemoPlan:
     """What is run: the load, how long, and what is promised. Times count from the end of the warm-up."""
 
-    load: Burst
+    peak: Burst
+    """With the usual load before and after it."""
+    surprise: Burst
+    """Rows on top of that."""
     duration_s: float
-    objective_s: float = 15.0
+    objective_s: float = 30.0
     warm_up_s: float = 15.0
-    shrink_after_s: float = 12.0
 
     @property
     def end_s(self) -> float:
@@ -58,26 +61,40 @@ class DemoPlan:
         return self.duration_s + self.objective_s
 
     @property
+    def load(self) -> LoadProfile:
+        return self._load(0.0)
+
+    @property
     def played(self) -> LoadProfile:
-        """The whole load: its base while executors warm up, then the plan's."""
-        load = self.load
-        return Burst(load.base, load.peak, self.warm_up_s + load.start_s, load.duration_s)
+        """The whole load: the usual one while executors warm up, then the plan's."""
+        return self._load(self.warm_up_s)
+
+    def _load(self, after_s: float) -> LoadProfile:
+        bursts = (replace(burst, start_s=burst.start_s + after_s) for burst in (self.peak, self.surprise))
+        return Sum(parts=tuple(bursts))
 
     def policy(self, mode: Mode, store: Path) -> Policy:
         return Policy.model_validate(
             {
                 "mode": mode,
                 "objective": {"latency_s": self.objective_s},
-                "executors": {"min": 1, "max": MOST_EXECUTORS, "step_down": 2},
-                "capacity": {"utilisation": 0.95, "shrink_margin": 0.05, "shrink_after_s": self.shrink_after_s},
-                "guards": {"cool_down_up_s": 3, "cool_down_down_s": 6},
-                "store": str(store),
+                "executors": {"min": 1, "max": MOST_EXECUTORS},
+                "journal": {"path": str(store)},
             }
         )
 
 
-FULL = DemoPlan(Burst(base=520, peak=1560, start_s=30, duration_s=62), duration_s=135)
-QUICK = DemoPlan(Burst(base=520, peak=1560, start_s=3, duration_s=14), duration_s=26, warm_up_s=8, shrink_after_s=6)
+FULL = DemoPlan(
+    peak=Burst(base=180, peak=940, start_s=50, duration_s=80),
+    surprise=Burst(base=0, peak=300, start_s=15, duration_s=8),
+    duration_s=235,
+)
+QUICK = DemoPlan(
+    peak=Burst(base=180, peak=940, start_s=5, duration_s=20),
+    surprise=Burst(base=0, peak=0, start_s=0, duration_s=1),
+    duration_s=35,
+    warm_up_s=8,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +158,12 @@ def run_once(spark: SparkSession, plan: DemoPlan, name: str, executors: int | No
     timeline = Timeline(plan.played)
     rows = timeline.rows_by(plan.warm_up_s + plan.duration_s)
     with tempfile.TemporaryDirectory(prefix="tidegate-demo-") as checkpoint:
-        with attach(spark, plan.policy(Mode.OFF if executors else Mode.APPLY, store)) as gate:
+        policy = plan.policy(Mode.OFF if executors else Mode.APPLY, store)
+        with attach(spark, policy) as gate:
             gate.runner.mode = Mode.OFF if executors else Mode.RECOMMEND  # it looks on while the executors warm up
             start_ms = int(time.time() * 1000)
-            job = WordCount(plan.played, rows, start_ms, rows_per_trigger=(executors or 1) * ROWS_PER_EXECUTOR)
+            limit = (executors or 1) * ROWS_PER_EXECUTOR
+            job = WordCount(plan.played, rows, start_ms, LOOKUP_S, rows_per_trigger=limit)
             query = gate.start(APPLICATION, job.build, checkpoint=checkpoint)
             measured_s = start_ms / 1000 + plan.warm_up_s
             _watch(gate, query, name, measured_s, 0.0, step)

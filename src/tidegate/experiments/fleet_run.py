@@ -11,8 +11,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -24,7 +22,9 @@ import numpy as np
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from tidegate.adapters.spark.settings import Settings
 from tidegate.domain import EnvironmentUnfit, InvalidInput
+from tidegate.experiments.fleet_commands import fleet
 from tidegate.experiments.wire import Wire
 from tidegate.fleet.centrelock import centre_pid
 from tidegate.fleet.evidence import commits, committed_rows, overlaps, runs
@@ -32,7 +32,6 @@ from tidegate.fleet.folder import FleetFolder
 from tidegate.fleet.registry import Registry
 from tidegate.fleet.report import fleet_report
 from tidegate.load import Burst, Timeline, profile_from_spec
-from tidegate.spark.settings import Settings
 from tidegate.workloads.wordcount import WordCount, check_rows, expected_counts, state_counts
 
 Told = Callable[[str], None]
@@ -125,11 +124,7 @@ class FleetRun:
 
     def fleet(self, *words: str) -> Any:
         """A command, as a user types it."""
-        command = [sys.executable, "-m", "tidegate.cli.fleet", *words, "--fleet", str(self.folder.root), "--json"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-        if done.returncode:
-            raise EnvironmentUnfit(f"fleet {words[0]}: {done.stderr.strip()[-500:]}")
-        return json.loads(done.stdout)
+        return fleet(self.folder.root, *words)
 
     def now_s(self) -> float:
         return time.time() - self.start_s

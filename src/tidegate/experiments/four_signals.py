@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from tidegate.adapters.sim.events import NewNode, NewSinusOperator, Schedule
+from tidegate.adapters.sim.result import SimulationResult, Table
+from tidegate.adapters.sim.scenario import Scenario
+from tidegate.adapters.sim.simulation import Simulation
+from tidegate.adapters.sim.state import Floats
 from tidegate.domain import InvalidInput
-from tidegate.sim.events import NewNode, NewSinusOperator, Schedule
-from tidegate.sim.result import SimulationResult, Table
-from tidegate.sim.scenario import Scenario
-from tidegate.sim.simulation import Simulation
-from tidegate.sim.state import Floats
 
 HOST_CORES, ROWS_PER_CORE = 20, 25
 BASELINE, AMPLITUDE, PERIOD_S = 249, 40, 40

@@ -1,4 +1,4 @@
-"""Bottlenecks planted in random applications: does the planner name the operator and the kind, and put it right?
+"""Bottlenecks planted in random applications: does the controller name the operator and the kind, and put it right?
 
 A case is a simulated query of 3 to 12 operators. *Planted*: every operator keeps a batch about equally busy but one,
 which has too few tasks for its compute or its communication, so that the objective is missed; with enough tasks it is
@@ -14,14 +14,14 @@ from typing import Literal
 
 import numpy as np
 
+from tidegate.adapters.sim.application import SimApplication, SimOperator
+from tidegate.adapters.sim.cluster import SimCluster
 from tidegate.control.controller import Controller
-from tidegate.control.entry import Entry
-from tidegate.control.journal import MemoryJournal
+from tidegate.control.journal import Entry, MemoryJournal
 from tidegate.control.runner import Runner
 from tidegate.domain.policy import Policy
 from tidegate.load import Constant, Poisson
-from tidegate.sim.application import SimApplication, SimOperator
-from tidegate.sim.cluster import SimCluster
+from tidegate.plan.planner import Planner
 
 _WATCHED_S = 180.0
 _JUDGED_S = 40.0  # the end of a run, over which its objective is judged
@@ -44,12 +44,12 @@ class Case:
 
     @property
     def policy(self) -> Policy:
-        return Policy.model_validate({"planner": "me-stream", "objective": {"latency_s": self.objective_s}})
+        return Policy.model_validate({"objective": {"latency_s": self.objective_s}})
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the planner made of a case, as its journal says."""
+    """What the controller made of a case, as its journal says."""
 
     named: str | None
     """The bottleneck of the first rescale, or None where there was none."""
@@ -99,8 +99,9 @@ def run_case(case: Case, seed: int, watched_s: float = _WATCHED_S) -> Verdict:
     """Steer the case for a while and grade what was done."""
     cluster = SimCluster([case.application], case.executors, case.slots_per_executor, noise=0.06, seed=seed)
     entries = steer(cluster, case.policy, watched_s)
-    rescales = [entry.decision for entry in entries if entry.decision and entry.decision.actions]
-    found = _NAMED.search(rescales[0].reasons[-1].text) if rescales else None
+    reasons = [reason for entry in entries if entry.decision for reason in entry.decision.reasons]
+    rescale = next((reason.text for reason in reasons if reason.code.startswith("rescale-")), None)
+    found = _NAMED.search(rescale) if rescale is not None else None
     gate = cluster.gates[0]
     judged = [commit for commit in gate.commits if commit.time_s > watched_s - _JUDGED_S]
     late = sum(
@@ -115,11 +116,16 @@ def run_case(case: Case, seed: int, watched_s: float = _WATCHED_S) -> Verdict:
     )
 
 
-def steer(cluster: SimCluster, policy: Policy, until_s: float) -> Sequence[Entry]:
-    """A closed loop under the me-stream planner; returns its journal."""
-    controller = Controller(policy)
+def steer(cluster: SimCluster, policy: Policy, until_s: float, planner: Planner | None = None) -> Sequence[Entry]:
+    """A closed loop under the controller, or under `planner`; returns its journal.
+
+    The cluster is left as it was steered: to turn everything back at the end would count as one more restart.
+    """
     journal = MemoryJournal()
-    Runner(cluster, controller, cluster.clock, journal, journal).run(until_s=until_s)
+    runner = Runner(cluster, Controller(policy, planner=planner), cluster.clock, journal, journal)
+    while cluster.now_s < until_s:
+        runner.tick()
+        cluster.advance_to(cluster.now_s + policy.interval_s)
     return journal.entries
 
 

@@ -15,15 +15,14 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from tidegate.control.entry import Entry
-from tidegate.control.journal import read_entries
+from tidegate.adapters.spark.attach import Gate, attach
+from tidegate.adapters.spark.embedded import embedded_session
+from tidegate.adapters.spark.pool import settle_executors
+from tidegate.control.journal import Entry, read_entries
 from tidegate.domain import BatchSample, EnvironmentUnfit, Mode
 from tidegate.domain.policy import Policy
 from tidegate.experiments.rowlatency import row_latencies, rows_committed
 from tidegate.load import Constant, Timeline
-from tidegate.spark.attach import Gate, attach
-from tidegate.spark.embedded import embedded_session
-from tidegate.spark.pool import settle_executors
 from tidegate.workloads.wordcount import SplitCount, check_rows, expected_counts, state_counts
 
 Floats = npt.NDArray[np.float64]
@@ -89,13 +88,15 @@ def run(plan: Plan, out: Path, told: Told) -> Run:
         settle_executors(spark, EXECUTORS)
         policy = Policy.model_validate(
             {
-                "planner": "me-stream",
                 "objective": {"latency_s": plan.objective_s},
                 "executors": {"min": EXECUTORS, "max": EXECUTORS},
-                "store": str(store),
+                "journal": {"path": str(store)},
             }
         )
-        with tempfile.TemporaryDirectory(prefix="tidegate-") as checkpoint, attach(spark, policy) as gate:
+        with (
+            tempfile.TemporaryDirectory(prefix="tidegate-") as checkpoint,
+            attach(spark, policy) as gate,
+        ):
             _warm(gate)
             gate.runner.mode = Mode.OFF  # it looks on while the default is measured
             start_ms = int(time.time() * 1000)

@@ -16,7 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from tidegate.adapters.sim.fleet import FleetApplication, FleetOperator, FleetPlant, FleetSpec, FleetTotals, spread
+from tidegate.adapters.sim.fleet_kernel import Floats
+from tidegate.adapters.sim.fleet_load import arrivals, made_up_days, per_second, regional_shares
+from tidegate.adapters.sim.fleet_loop import FleetLoop, LoopSettings, PolicyMaker, Timeline, leave_alone, limits_of
 from tidegate.domain.errors import InvalidInput
+from tidegate.domain.python310 import iso_time
 from tidegate.experiments.recorded import recorded
 from tidegate.managers import ApplicationSettings, Budget, RegionSettings, TokenRule
 from tidegate.managers.policies import (
@@ -31,10 +36,6 @@ from tidegate.managers.policies import (
     Threshold,
     Weights,
 )
-from tidegate.sim.fleet import FleetApplication, FleetOperator, FleetPlant, FleetSpec, FleetTotals, spread
-from tidegate.sim.fleet_kernel import Floats
-from tidegate.sim.fleet_load import arrivals, made_up_days, per_second, regional_shares
-from tidegate.sim.fleet_loop import FleetLoop, LoopSettings, PolicyMaker, Timeline, leave_alone, limits_of
 
 Told = Callable[[int, int, str], None]  # done, total, what comes next
 
@@ -92,7 +93,7 @@ def read_minutes(path: Path, first: datetime, days: int) -> Floats:
     times_s, counts = [], []
     with path.open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
-            at = datetime.fromisoformat(row["period"])
+            at = iso_time(row["period"])
             if first <= at < first + timedelta(days=days):
                 times_s.append((at - first).total_seconds())
                 counts.append(float(row["count"]))

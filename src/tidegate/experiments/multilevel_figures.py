@@ -9,9 +9,9 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from tidegate.sim.fleet import FleetSpec
-from tidegate.sim.fleet_kernel import Floats
-from tidegate.sim.fleet_loop import Timeline
+from tidegate.adapters.sim.fleet import FleetSpec
+from tidegate.adapters.sim.fleet_kernel import Floats
+from tidegate.adapters.sim.fleet_loop import Timeline
 
 DAY_S = 86_400.0
 _WINDOW = 20  # local periods to a point: ten minutes

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tidegate.analysis.abnormality import Detector
 from tidegate.domain import InvalidInput
+from tidegate.evaluate.abnormality import Detector
 from tidegate.experiments.recorded import recorded
 
 Floats = NDArray[np.float64]

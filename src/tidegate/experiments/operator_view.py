@@ -14,7 +14,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tidegate.analysis.bottleneck import (
+from tidegate.evaluate.bottleneck import (
     ApplicationMetrics,
     BottleneckTime,
     Kind,
@@ -22,7 +22,7 @@ from tidegate.analysis.bottleneck import (
     bottleneck_time,
     worst_operator,
 )
-from tidegate.planning.migration import MigrationTable
+from tidegate.plan.operators.migration import MigrationTable
 
 _BAR = 16
 _HALF_BOX = 0.42

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from operator import attrgetter
@@ -21,13 +21,16 @@ import numpy as np
 import psutil
 from pyspark.sql import SparkSession
 
+from tidegate.adapters.spark.attach import Gate, attach
+from tidegate.adapters.spark.pools import in_pool
+from tidegate.adapters.spark.queries import RestartableQuery
 from tidegate.control.journal import read_entries
 from tidegate.domain import EnvironmentUnfit, Mode
 from tidegate.experiments.qos_plan import APPLICATIONS, CLASSES, OBJECTIVES_S, PLANS, QosApplication, QosPlan, policy
+from tidegate.experiments.qos_topics import Topics
 from tidegate.experiments.rowlatency import Floats, row_latencies
 from tidegate.load import Timeline
-from tidegate.spark.attach import Gate, attach
-from tidegate.spark.pools import in_pool
+from tidegate.workloads.topic import Topic
 
 RUNS: dict[str, Mode] = {"fifo": Mode.OFF, "fair": Mode.OFF, "tidegate": Mode.APPLY}
 _SOURCE_LIMIT_S = 60.0
@@ -102,17 +105,24 @@ class QosRun:
         )
 
 
-def run_all(spark: SparkSession, plan: QosPlan, out: Path, told: Told) -> list[QosRun]:
-    """Warm up, then one run after the other."""
+def run_all(spark: SparkSession, plan: QosPlan, out: Path, told: Told, topics: Topics | None = None) -> list[QosRun]:
+    """Warm up, then one run after the other; from topics, if there are any."""
     out.mkdir(parents=True, exist_ok=True)
     # Sources start one by one, each a Python process; warm ones need no longer than cold ones did.
-    warm_up = _run_once(spark, PLANS["warm-up"], "fair", Mode.OFF, out, told, lead_s=0.0)
+    warm_up = _run_once(spark, PLANS["warm-up"], "fair", Mode.OFF, out, told, 0.0, topics)
     lead_s = max(_LEAST_LEAD_S, 1.2 * warm_up.starting_s)
-    return [_run_once(spark, plan, name, mode, out, told, lead_s) for name, mode in RUNS.items()]
+    return [_run_once(spark, plan, name, mode, out, told, lead_s, topics) for name, mode in RUNS.items()]
 
 
 def _run_once(
-    spark: SparkSession, plan: QosPlan, name: str, mode: Mode, out: Path, told: Told, lead_s: float
+    spark: SparkSession,
+    plan: QosPlan,
+    name: str,
+    mode: Mode,
+    out: Path,
+    told: Told,
+    lead_s: float,
+    topics: Topics | None,
 ) -> QosRun:
     store = out / f"{name}.db"
     for leftover in out.glob(f"{store.name}*"):
@@ -121,10 +131,13 @@ def _run_once(
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="tidegate-qos-"))
         gate = stack.enter_context(attach(spark, policy(mode, store)))
         stack.callback(stop_queries, gate)
+        read = topics.create(name) if topics is not None else {}
         began_s = time.time()
         start_s = began_s + lead_s
+        if topics is not None:
+            stack.enter_context(topics.fed(read, plan, start_s))
         pool = None if name == "fifo" else attrgetter("qos_class")
-        start_queries(spark, gate, plan, APPLICATIONS, Path(folder), start_s, pool)
+        start_queries(spark, gate, plan, APPLICATIONS, Path(folder), start_s, pool, read)
         starting_s = time.time() - began_s
         if lead_s and starting_s > lead_s:
             raise EnvironmentUnfit(f"{name}: nine queries took {starting_s:.0f} s to start; is the machine busy?")
@@ -169,20 +182,26 @@ def start_queries(
     folder: Path,
     start_s: float,
     pool: Callable[[QosApplication], str] | None,
+    topics: Mapping[str, Topic] | None = None,
 ) -> None:
     """One query after the other: Python sources that start all at once time each other out."""
     for application in applications:
-        recipe = plan.recipe(application, int(start_s * 1000))
+        recipe = plan.recipe(application, int(start_s * 1000), (topics or {}).get(application.name))
         for attempt in range(_ATTEMPTS):
             with in_pool(spark.sparkContext, pool(application) if pool else None):
                 query = gate.start(application.name, recipe, checkpoint=folder / f"{application.name}-{attempt}")
             deadline_s = time.monotonic() + _SOURCE_LIMIT_S
-            while not query.gated and query.query.isActive and time.monotonic() < deadline_s:
+            while not _asked_for_rows(query) and query.query.isActive and time.monotonic() < deadline_s:
                 time.sleep(0.05)
-            if query.gated:
+            if _asked_for_rows(query):
                 break
             query.query.stop()
     _check(gate)
+
+
+def _asked_for_rows(query: RestartableQuery) -> bool:
+    """Has its source answered once? A query on a topic without rows waits for them."""
+    return query.gated or query.query.lastProgress is not None or query.query.status["message"].startswith("Waiting")
 
 
 def stop_queries(gate: Gate) -> None:

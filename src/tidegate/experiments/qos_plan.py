@@ -14,14 +14,16 @@ from typing import Any, cast, get_args
 
 from pyspark.sql import SparkSession
 
+from tidegate.adapters.spark.embedded import embedded_session, local_session
+from tidegate.adapters.spark.queries import Build
 from tidegate.domain import Mode
 from tidegate.domain.policy import Policy
 from tidegate.experiments.recorded import recorded
 from tidegate.load import Burst, LoadProfile, Sum, Timeline
-from tidegate.spark.embedded import embedded_session, local_session
-from tidegate.spark.queries import Build
+from tidegate.workloads import dpip, gsm
 from tidegate.workloads.dpip import Dpip, DpipQuery
 from tidegate.workloads.gsm import Gsm, GsmStep
+from tidegate.workloads.topic import Topic
 
 CLASSES = ("q1", "q2", "q3")
 SLOTS = 2
@@ -109,8 +111,12 @@ class QosPlan:
     def rows(self, qos_class: str) -> int:
         return Timeline(self.load(qos_class)).rows_by(self.end_s)
 
-    def recipe(self, application: QosApplication, start_ms: int) -> Build:
-        """How the query of an application is built; its load begins at `start_ms`."""
+    def content(self, application: QosApplication) -> str:
+        """What the rows of an application say."""
+        return gsm.CONTENT if application.kind in get_args(GsmStep) else dpip.content(recorded_rides()[0])
+
+    def recipe(self, application: QosApplication, start_ms: int, topic: Topic | None = None) -> Build:
+        """How the query of an application is built; its load begins at `start_ms`, or is in a topic."""
         shared: dict[str, Any] = {
             "load": self.load(application.qos_class),
             "rows": self.rows(application.qos_class),
@@ -118,6 +124,7 @@ class QosPlan:
             "rounds": ROUNDS[application.kind],
             "source_tasks": 1,
             "trigger_s": self.trigger_s,
+            "topic": topic,
         }
         if application.kind in get_args(GsmStep):
             return Gsm(cast(GsmStep, application.kind), **shared).build
@@ -154,12 +161,11 @@ def policy(mode: Mode, store: Path) -> Policy:
     return Policy.model_validate(
         {
             "mode": mode,
-            "planner": "mpc",
             "classes": {
                 name: {"latency_s": OBJECTIVES_S[name], "weight": WEIGHTS[name], "floor": 0.1} for name in CLASSES
             },
-            "applications": {one.name: {"qos_class": one.qos_class} for one in APPLICATIONS},
-            "store": str(store),
+            "applications": {one.name: {"class": one.qos_class} for one in APPLICATIONS},
+            "journal": {"path": str(store)},
         }
     )
 
@@ -170,9 +176,10 @@ def recorded_rides() -> tuple[str | None, str | None]:
     return (str(rides), str(zones)) if rides and zones else (None, None)
 
 
-def shared_session(name: str) -> SparkSession:
+def shared_session(name: str, settings: Mapping[str, str] | None = None) -> SparkSession:
     """One executor with two slots for all classes."""
-    return embedded_session(name, executors=1, most_executors=1, slots=SLOTS, memory_mb=1536, settings=_SETTINGS)
+    chosen = {**_SETTINGS, **(settings or {})}
+    return embedded_session(name, executors=1, most_executors=1, slots=SLOTS, memory_mb=1536, settings=chosen)
 
 
 def own_session(name: str, memory_mb: int = 1024) -> SparkSession:

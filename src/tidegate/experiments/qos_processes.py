@@ -7,43 +7,43 @@ weights and admission once a second from what the three applications report.
 from __future__ import annotations
 
 import json
-import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tidegate.adapters.host.hosts import HostWatch
+from tidegate.adapters.host.shares import ProcessGroups
+from tidegate.adapters.spark.admission import Admission, write_admission
 from tidegate.control.clock import WallClock
 from tidegate.control.controller import Controller
-from tidegate.control.journal import SqliteJournal
+from tidegate.control.journal import SqliteJournal, read_entries
 from tidegate.control.runner import Runner
 from tidegate.domain import (
     Action,
     ActionReceipt,
     ApplicationSample,
     BatchSample,
-    Decision,
     EnvironmentUnfit,
     ExecutorPool,
     ExecutorSample,
+    InvalidInput,
     Mode,
     Observation,
     Outcome,
     Receipt,
     SetAdmission,
     SetShare,
+    Targets,
 )
-from tidegate.domain.codec import from_json
+from tidegate.domain.resolution import rounded
 from tidegate.experiments.qos_classes import QosRun, read_rows
 from tidegate.experiments.qos_plan import APPLICATIONS, CLASSES, PLANS, SLOTS, WEIGHTS, policy
-from tidegate.spark.admission import Admission, write_admission
-from tidegate.spark.hosts import HostWatch
-from tidegate.spark.shares import ProcessGroups
 
 RUNS = ("equal", "weights", "tidegate")
 _SILENCE_S = 300.0
@@ -108,6 +108,7 @@ class HostCluster:
         self._host = HostWatch(works_here=True)
         self._latest: dict[str, ApplicationSample] = {}
         self._asked: dict[str, int | None] = {}
+        self._shares: dict[str, float] = {}
         """Limits as last asked for: a source says what is in force only when it is next asked for rows."""
 
     def observe(self) -> Observation:
@@ -125,17 +126,31 @@ class HostCluster:
         self._latest = fresh
         host = self._host.sample()
         pool = ExecutorPool((ExecutorSample(host.name, host.name, SLOTS, 0, 0.0),), 1, SLOTS, scalable=False)
-        return Observation(time.time(), tuple(fresh.values()), pool, (host,))
+        return rounded(Observation(time.time(), tuple(fresh.values()), pool, (host,)))
 
-    def apply(self, decision: Decision) -> Receipt:
-        return Receipt(tuple(self._act(action) for action in decision.actions))
+    def converge(self, targets: Targets) -> Receipt:
+        answers = (self._act(action) for action in targets.actions())
+        return Receipt(tuple(answer for answer in answers if answer is not None))
 
-    def _act(self, action: Action) -> ActionReceipt:
+    def release(self) -> None:
+        """Lift all limits; the control groups go back when the run ends."""
+        for worker in self._workers:
+            for path in worker.gates.values():
+                Path(path).unlink(missing_ok=True)
+        self._asked.clear()
+
+    def _act(self, action: Action) -> ActionReceipt | None:
+        """Turn one knob; None where it is set so already."""
         if isinstance(action, SetShare):
+            if self._shares.get(action.group) == action.share:
+                return None
+            self._shares[action.group] = action.share
             self._groups.set_share(action.group, action.share)
             return ActionReceipt(action, Outcome.DONE, "through its control group")
         gates = {name: path for worker in self._workers for name, path in worker.gates.items()}
         if isinstance(action, SetAdmission) and action.application in gates:
+            if self._asked.get(action.application, 0) == action.rows_per_trigger:
+                return None
             write_admission(Path(gates[action.application]), Admission(action.rows_per_trigger))
             self._asked[action.application] = action.rows_per_trigger
             return ActionReceipt(action, Outcome.DONE, "through the gate of its source")
@@ -145,12 +160,13 @@ class HostCluster:
         path = self._stores[worker.qos_class]
         if not path.is_file():
             return []
-        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as journal:
-            rows = journal.execute("SELECT id, observation FROM steps WHERE id > ? ORDER BY id", (worker.seen,))
-            found = rows.fetchall()
+        try:
+            found = list(read_entries(path, after=worker.seen))
+        except InvalidInput:  # it is being made just now
+            return []
         if found:
-            worker.seen = found[-1][0]
-        return [from_json(Observation, text) for _, text in found if text]
+            worker.seen = found[-1].number
+        return [entry.observation for entry in found if entry.observation is not None]
 
 
 def in_cpu_time(batch: BatchSample) -> BatchSample:
@@ -242,6 +258,7 @@ def _control(cluster: HostCluster, store: Path) -> Callable[[], None]:
     def end() -> None:
         clock.stop()
         thread.join(10)
+        journal.close()
         if failed:
             raise EnvironmentUnfit(f"the control ended early: {failed[0]}")
 

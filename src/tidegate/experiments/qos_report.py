@@ -21,12 +21,12 @@ def scale_tables(document: Mapping[str, Any]) -> list[Table]:
 
 
 def cost_table(document: Mapping[str, Any]) -> Table:
-    table = Table("applications", "median", "p99", "of the interval", title="one control step, CPU")
+    columns = ("applications", "CPU median", "p99", "clock median", "p99", "of the interval", "rolled out")
+    table = Table(*columns, title="one control step")
     for each in document["steps"]:
         share = each["step_ms_p50"] / 1e3 / document["interval_s"]
-        table.add_row(
-            f"{each['applications']}", f"{each['step_ms_p50']:.2f} ms", f"{each['step_ms_p99']:.2f} ms", f"{share:.2%}"
-        )
+        times = [f"{each[key]:.2f} ms" for key in ("step_ms_p50", "step_ms_p99", "wall_ms_p50", "wall_ms_p99")]
+        table.add_row(f"{each['applications']}", *times, f"{share:.2%}", f"{each['rolled_out']:.1f}")
     return table
 
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from tidegate.adapters.spark.attach import Gate, attach
 from tidegate.domain import Mode
 from tidegate.experiments.qos_classes import start_queries, stop_queries
 from tidegate.experiments.qos_plan import APPLICATIONS, PLANS, own_session, policy
-from tidegate.spark.attach import Gate, attach
 
 
 def main() -> None:

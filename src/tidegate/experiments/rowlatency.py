@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from tidegate.control.entry import Entry
+from tidegate.control.journal import Entry
 
 Floats = npt.NDArray[np.float64]
 

@@ -1,78 +1,92 @@
 """How much a wrong forecast costs: errors of 10 to 50 % injected into a perfect one, and no forecast at all beside it.
 
-The upper classes surge together, at times that a forecast can know, and the host is short in every surge. The
-controller acts by caps, as the paper's does (and as admission limits do): what is held back is held back for a whole
-interval, so it matters what was expected of it. With CPU weights, which leave nothing idle, forecasts hardly matter:
-those figures are in `weights`.
+The upper classes surge together, at times that a forecast can know, and the pool is short in every surge. The
+controller is the product's own, in the simulated micro-batch world; only what it is told of arrivals to come differs.
+It acts by admission limits and shares; with shares alone, which leave nothing idle, forecasts matter less: those
+figures are in `weights`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from tidegate.adapters.sim.latency import Latencies
+from tidegate.control.controller import Controller
+from tidegate.evaluate.forecast.arrivals import ArrivalForecaster, ArrivalPaths, Recent
+from tidegate.evaluate.table import Floats
+from tidegate.experiments.class_world import CLASSES, Run, Told, World, play, world
 from tidegate.experiments.qos_figures import draw_sensitivity
-from tidegate.experiments.qos_world import RULES, PredictiveSharing, Told, by_class, summed, tenants
-from tidegate.forecast import ArimaBank, Forecast, Forecaster
-from tidegate.sim.shared import Interval, SharedHosts, Tenants
-from tidegate.sim.state import Floats, Ints
+from tidegate.load import Constant, LoadProfile, Spikes, Sum
 
 ERRORS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 COMMON = (0.0, 0.1, 0.3, 0.5)
 SAMPLES = 3
-_APPLICATIONS, _CPUS, _BUSY = 500, 8.0, 0.75
-_MEASURED = (40.0, 120.0)
-_SURGE = 2.5
+_APPLICATIONS, _SLOTS, _BUSY, _RATE = 30, 8, 0.6, 100.0
+_MEASURED = (60.0, 180.0)
+_UNTIL_S = 210.0
+_SURGE = 4.0
 
-Build = Callable[[Ints, int], Forecaster]
-
-
-class LastValue:
-    """No forecast: what was is what will be."""
-
-    def __init__(self, streams: int, horizon: int) -> None:
-        self.streams, self.horizon = streams, horizon
-        self._last = np.zeros(streams)
-
-    def observe(self, values: ArrayLike) -> None:
-        self._last = np.asarray(values, dtype=np.float64)
-
-    def forecast(self) -> Forecast:
-        return _path(np.repeat(self._last[:, None], self.horizon, axis=1))
+Build = Callable[[World, int], ArrivalForecaster]
+"""What tells the controller of arrivals to come, for one sample of a world."""
 
 
-class Erring:
+class Blind(ArrivalForecaster):
+    """No forecast: what is going on is all that is known."""
+
+    def path(
+        self, applications: ArrayLike, horizon_s: float, step_s: float, recent: Recent | None = None
+    ) -> ArrivalPaths:
+        unknown = np.full((len(np.asarray(applications)), max(1, round(horizon_s / step_s))), np.nan)
+        return ArrivalPaths(unknown, unknown, unknown, np.zeros(unknown.shape, dtype=np.bool_))
+
+
+class Erring(ArrivalForecaster):
     """Knows the rates to come, and is wrong by a factor `1 + ε` with mean |ε| = `error`, drawn anew in every step.
 
-    Each stream errs by itself, or all alike (`common`).
+    Each application's forecast errs by itself, or all of them alike (`common`).
     """
 
-    def __init__(
-        self, rates: Callable[[float], Floats], members: Ints, horizon: int, error: float, common: bool, seed: int
-    ) -> None:
-        self.streams, self.horizon = len(members), horizon
-        self._rates, self._members, self._error, self._common = rates, members, error, common
+    def __init__(self, profiles: Mapping[str, LoadProfile], error: float, common: bool, seed: int) -> None:
+        super().__init__()
+        self._profiles, self._error, self._common = profiles, error, common
         self._random = np.random.default_rng(seed)
-        self._step = 0
+        self._factor: Floats = np.ones(0)
+        self._seen_names: tuple[str, ...] = ()
 
-    def observe(self, values: ArrayLike) -> None:
-        """It needs not look."""
-
-    def forecast(self) -> Forecast:
-        true = np.stack([self._rates(self._step + k)[self._members] for k in range(self.horizon)], axis=1)
-        self._step += 1
+    def tell(self, now_s: float, names: Sequence[str], arrived_rows: ArrayLike, near_from: int = 0) -> None:
+        self._now_s, self._seen_names = now_s, tuple(names)
         deviation = self._error * np.sqrt(np.pi / 2)  # a normal error of mean size `error`
-        factor = 1 + deviation * self._random.standard_normal(1 if self._common else self.streams)
-        return _path(true * np.maximum(factor, 0.0)[:, None])
+        drawn = self._random.standard_normal(1 if self._common else len(names)) * np.ones(len(names))
+        self._factor = np.maximum(1 + deviation * drawn, 0.0)
+
+    def path(
+        self, applications: ArrayLike, horizon_s: float, step_s: float, recent: Recent | None = None
+    ) -> ArrivalPaths:
+        places = np.asarray(applications, dtype=np.int64)
+        edges_s = self._now_s + np.arange(max(1, round(horizon_s / step_s)) + 1, dtype=np.float64) * step_s
+        known: dict[LoadProfile, Floats] = {}
+        rows = []
+        for place in places.tolist():
+            profile = self._profiles[self._seen_names[place]]
+            if profile not in known:
+                known[profile] = _mean_rates(profile, edges_s)
+            rows.append(known[profile] * self._factor[place])
+        mean = np.array(rows).reshape(len(places), len(edges_s) - 1)
+        return ArrivalPaths(mean, mean, mean, np.ones(mean.shape, dtype=np.bool_))
 
 
-def _path(mean: Floats) -> Forecast:
-    return Forecast(mean, mean, mean, np.ones(len(mean), dtype=np.bool_))
+def _mean_rates(profile: LoadProfile, edges_s: Floats) -> Floats:
+    """The true mean rate in each step."""
+    parts = 8
+    inside_s = (np.arange(parts) + 0.5) / parts
+    at_s = edges_s[:-1, None] + np.diff(edges_s)[:, None] * inside_s
+    return np.asarray(profile.rows_per_s(at_s.ravel()).reshape(at_s.shape).mean(axis=1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,23 +100,20 @@ class Outcome:
 
 def run(seed: int = 1, out: Path | None = None, told: Told | None = None, samples: int = SAMPLES) -> dict[str, Any]:
     """The curve over errors of either kind, the controller without a forecast, and the forecaster that ships."""
-    jobs: dict[str, tuple[Literal["weights", "caps"], Callable[[Callable[[float], Floats], int], Build]]] = {
-        **{f"own {error}": ("caps", _erring(error, common=False)) for error in ERRORS},
-        **{f"common {error}": ("caps", _erring(error, common=True)) for error in COMMON[1:]},
-        "reactive": ("caps", lambda rates, sample: lambda members, horizon: LastValue(len(members), horizon)),
-        "arima": ("caps", lambda rates, sample: lambda members, horizon: ArimaBank(len(members), horizon)),
-        "weights 0.0": ("weights", _erring(0.0, common=False)),
-        "weights 0.5": ("weights", _erring(0.5, common=False)),
-        "weights reactive": (
-            "weights",
-            lambda rates, sample: lambda members, horizon: LastValue(len(members), horizon),
-        ),
+    jobs: dict[str, tuple[bool, Build]] = {
+        **{f"own {error}": (True, _erring(error, common=False)) for error in ERRORS},
+        **{f"common {error}": (True, _erring(error, common=True)) for error in COMMON[1:]},
+        "reactive": (True, lambda of, sample: Blind()),
+        "arima": (True, lambda of, sample: ArrivalForecaster()),
+        "weights 0.0": (False, _erring(0.0, common=False)),
+        "weights 0.5": (False, _erring(0.5, common=False)),
+        "weights reactive": (False, lambda of, sample: Blind()),
     }
     outcomes = {}
-    for index, (name, (actuator, build)) in enumerate(jobs.items()):
+    for index, (name, (admission, build)) in enumerate(jobs.items()):
         if told:
             told(index, len(jobs), name)
-        outcomes[name] = _mean([_outcome(seed + sample, sample, actuator, build) for sample in range(samples)])
+        outcomes[name] = _mean([outcome(seed + sample, admission, build) for sample in range(samples)])
     if told:
         told(len(jobs), len(jobs), "done")
     exact = outcomes["common 0.0"] = outcomes["own 0.0"]
@@ -122,41 +133,38 @@ def run(seed: int = 1, out: Path | None = None, told: Told | None = None, sample
     return document
 
 
-def surging(of: Tenants) -> Callable[[float], Floats]:
-    """q1 surges for 4 s in every 20, q2 for 5 s in every 30."""
-
-    def rates(time_s: float) -> Floats:
-        factor = np.ones(len(of.group))
-        factor[of.group == 0] = _SURGE if time_s % 20 >= 16 else 1.0
-        factor[of.group == 1] = _SURGE if time_s % 30 >= 25 else 1.0
-        return 100 * factor
-
-    return rates
+def surging() -> Mapping[str, LoadProfile]:
+    """q1 and q2 surge for 12 s in every minute, q2 6 s after q1: for 6 s both do."""
+    more = (_SURGE - 1) * _RATE
+    return {
+        "q1": Sum((Constant(_RATE), Spikes(more, every_s=60.0, width_s=12.0, first_s=40.0))),
+        "q2": Sum((Constant(_RATE), Spikes(more, every_s=60.0, width_s=12.0, first_s=46.0))),
+        "q3": Constant(_RATE),
+    }
 
 
-def _erring(error: float, common: bool) -> Callable[[Callable[[float], Floats], int], Build]:
-    return lambda rates, sample: lambda members, horizon: Erring(rates, members, horizon, error, common, sample)
+def _erring(error: float, common: bool) -> Build:
+    def build(of: World, sample: int) -> ArrivalForecaster:
+        return Erring({job.name: job.profile for job in of.jobs}, error, common, sample)
+
+    return build
 
 
-def _outcome(
-    seed: int,
-    sample: int,
-    actuator: Literal["weights", "caps"],
-    build: Callable[[Callable[[float], Floats], int], Build],
-) -> Outcome:
-    of = tenants(_APPLICATIONS, 1, _CPUS, _BUSY, 100.0, seed)
-    rates = surging(of)
-    policy = PredictiveSharing(of, 1, _CPUS, build(rates, sample), actuator=actuator)
-    record = SharedHosts(of, 1, _CPUS, step_s=0.02, seed=seed).run(rates, policy, _MEASURED[1])
-    return _summary(record)
+def outcome(seed: int, admission: bool, build: Build) -> Outcome:
+    """One run under the controller, which hears of arrivals to come from what `build` makes."""
+    of = world(_APPLICATIONS, _SLOTS, _BUSY, _RATE, surging(), seed)
+    controller = Controller(of.policy(knobs={"admission": admission}))
+    controller.knowledge.evaluation.arrivals = build(of, seed)
+    return _summary(play(of, _UNTIL_S, controller))
 
 
-def _summary(record: list[Interval]) -> Outcome:
-    latencies = [summed(record, group, *_MEASURED) for group in range(len(RULES))]
-    shares = [each.late_share(rule.latency_s) or 0.0 for each, rule in zip(latencies, RULES, strict=True)]
-    late = sum(each.rows * share for each, share in zip(latencies, shares, strict=True))
-    every = latencies[0].merge(latencies[1]).merge(latencies[2])
-    return Outcome(every.quantile_s(0.99) or 0.0, late / every.rows, by_class(record, *_MEASURED))
+def _summary(played: Run) -> Outcome:
+    late, every = 0.0, Latencies.empty()
+    for name, rule in CLASSES.items():
+        latencies = played.latencies(name, *_MEASURED)
+        late += latencies.rows * (latencies.late_share(rule["latency_s"]) or 0.0)
+        every = every.merge(latencies)
+    return Outcome(every.quantile_s(0.99) or 0.0, late / every.rows, played.by_class(*_MEASURED))
 
 
 def _mean(outcomes: list[Outcome]) -> Outcome:

@@ -1,54 +1,59 @@
-"""Draws a simulation over time: what was recorded of every application, host and pool, one panel a column."""
+"""A simulation over time: a chart for every figure that was recorded of its applications, hosts and pool."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.axes import Axes
 
-from tidegate.sim.result import SimulationResult, Table
+from tidegate.adapters.sim.result import SimulationResult, Table
+from tidegate.view.comparison import Colour, Comparison, Line, Lines, Unit
+from tidegate.view.report import write_report
 
 _MOST_LINES = 12
+_MOST_TIMES = 1000
+_COLOURS: tuple[Colour, ...] = ("blue", "orange", "green", "pink", "sky", "yellow", "grey")
 
 
-def draw_timelines(result: SimulationResult, path: Path) -> Path:
-    """One panel per recorded column; beyond a dozen lines only their mean and range are shown."""
-    tables = [
-        (title, table)
-        for title, table in (
-            ("application", result.applications),
-            ("host", result.hosts),
-            ("application", result.pool_applications),
-            ("pool", result.pool),
-        )
-        if table is not None
-    ]
-    panels = [(title, table, column) for title, table in tables for column in table.columns]
-    figure, axes = plt.subplots(
-        len(panels), 1, figsize=(9, 1.9 * len(panels)), sharex=True, constrained_layout=True, squeeze=False
-    )
-    for axis, (title, table, column) in zip(axes[:, 0], panels, strict=True):
-        _panel(axis, table, column)
-        axis.set_ylabel(f"{title}\n{column}", fontsize=8)
-        axis.spines[["top", "right"]].set_visible(False)
-    axes[-1, 0].set_xlabel("simulated seconds")
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
-    return path
+def write_timelines(result: SimulationResult, journals: list[Path], out: Path) -> Path:
+    """Write report.html; return its path. Where a controller steered, the panels of its journal follow."""
+    summary = result.summary
+    text = f"{summary['duration_s']:g} simulated seconds, seed {summary['seed']}."
+    comparison = Comparison(str(summary["name"]), text, list(charts(result)))
+    return write_report(journals, out, f"Tidegate: {summary['name']}", comparison)
 
 
-def _panel(axis: Axes, table: Table, column: str) -> None:
-    values = table.columns[column]
+def charts(result: SimulationResult) -> Iterator[Lines]:
+    """One chart per recorded figure; beyond a dozen lines only their mean and range are shown."""
+    for title, table in (
+        ("applications", result.applications),
+        ("hosts", result.hosts),
+        ("pool, applications", result.pool_applications),
+        ("pool", result.pool),
+    ):
+        if table is None or not len(table.time_s):
+            continue
+        every = -(-len(table.time_s) // _MOST_TIMES)
+        times_s = [float(value) for value in table.time_s[::every]]
+        for column in table.columns:
+            unit: Unit = "s" if column.endswith("_s") else ""
+            name = column.removesuffix("_s").replace("_", " ").capitalize()
+            yield Lines(name, title, unit, times_s, list(_lines(table, column, every)))
+
+
+def _lines(table: Table, column: str, every: int) -> Iterator[Line]:
+    values = table.columns[column][::every]
     if len(table.names) > _MOST_LINES:
-        middle, low, high = np.nanmean(values, axis=1), np.nanmin(values, axis=1), np.nanmax(values, axis=1)
-        axis.fill_between(table.time_s, low, high, alpha=0.25, linewidth=0)
-        axis.plot(table.time_s, middle, label=f"mean and range of {len(table.names)}")
-    else:
-        for index, name in enumerate(table.names):
-            axis.plot(table.time_s, values[:, index], label=name, linewidth=1.2)
-    axis.legend(loc="upper left", fontsize=7, frameon=False, ncols=4)
+        known = np.where(np.isnan(values).all(axis=1, keepdims=True), 0.0, values)
+        yield Line(f"mean of {len(table.names)}", _plain(np.nanmean(known, axis=1)), "blue", wide=True)
+        yield Line("lowest", _plain(np.nanmin(known, axis=1)), "sky")
+        yield Line("highest", _plain(np.nanmax(known, axis=1)), "orange")
+        return
+    for place, name in enumerate(table.names):
+        dashed = place >= len(_COLOURS)
+        yield Line(name, _plain(values[:, place]), _COLOURS[place % len(_COLOURS)], dashed=dashed)
+
+
+def _plain(values: np.ndarray) -> list[float | None]:
+    return [float(f"{value:.5g}") if np.isfinite(value) else None for value in values]

@@ -1,0 +1,105 @@
+"""`tidegate twin` and `tidegate whatif`: a recorded run in the simulator, as it was and under another policy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from tidegate.cli import output
+from tidegate.domain import InvalidInput
+
+Journal = Annotated[Path, typer.Argument(help="The SQLite file that a job under Tidegate writes.")]
+
+
+def twin(
+    journal: Journal,
+    scenario: Annotated[Path, typer.Option("-o", "--scenario", help="Where the scenario goes (YAML).")],
+    json: output.Json = False,
+) -> None:
+    """Calibrate the simulator from a recorded run and write it as a scenario.
+
+    Example: tidegate twin tidegate-words.db -o twin.yaml
+    """
+    from tidegate.twin.calibrate import calibrate, to_yaml
+    from tidegate.twin.recording import read_recording
+
+    found = calibrate(read_recording(journal))
+    scenario.parent.mkdir(parents=True, exist_ok=True)
+    scenario.write_text(to_yaml(found), encoding="utf-8")
+    pool = found.pool
+    if pool is None:
+        raise InvalidInput(f"{journal}: holds no pool")
+    figures: dict[str, Any] = {
+        "scenario": str(scenario),
+        "duration_s": found.duration_s,
+        "executors": pool.executors,
+        "startup_s": pool.startup_s,
+        "noise": pool.noise,
+        "queries": {
+            query.name: {
+                "row_s": sum(operator.cost_s_per_row for operator in query.operators),
+                "overhead_s": query.overhead_s,
+                "interval_s": query.interval_s,
+            }
+            for query in pool.applications
+        },
+    }
+    if json:
+        output.print_json(figures)
+        return
+    typer.echo(f"{found.duration_s:g} s recorded; executors take {pool.startup_s:g} s to start, noise {pool.noise:.1%}")
+    for name, query in figures["queries"].items():
+        typer.echo(f"{name}: {query['row_s'] * 1e3:.3f} ms a row, {query['overhead_s']:.2f} s a batch")
+    typer.echo(f"run it: tidegate simulate {scenario}")
+
+
+def whatif(
+    journal: Journal,
+    policy: Annotated[Path, typer.Option(help="The policy to try (YAML).")],
+    application: Annotated[str | None, typer.Option(help="The query to look at, where there are several.")] = None,
+    out: output.Out = None,
+    json: output.Json = False,
+) -> None:
+    """Replay the load of a recorded run under another policy and compare with what happened.
+
+    Example: tidegate whatif tidegate-words.db --policy new.yaml --out out/whatif
+    """
+    from tidegate.control.policyfile import load_policy
+    from tidegate.twin import replay
+    from tidegate.twin.calibrate import calibrate
+    from tidegate.twin.recording import plain, read_recording
+
+    rules = load_policy(policy)
+    recording = read_recording(journal)
+    name = application or next(iter(recording.queries))
+    if name not in recording.queries:
+        raise InvalidInput(f"{journal}: no query {name!r}; there are {', '.join(recording.queries)}")
+    objective_s = rules.objective_of(name).latency_s
+    scenario = calibrate(recording)
+    with output.console.status("replaying the recorded load"):
+        again, other = replay.as_recorded(scenario, recording, rules), replay.under(scenario, rules)
+    outcomes = {
+        "measured": plain(recording.outcome(name, objective_s)),
+        "twin": plain(again.outcome(name)),
+        "predicted": plain(other.outcome(name)),
+    }
+    if out is not None:
+        from tidegate.twin.figure import draw
+
+        out.mkdir(parents=True, exist_ok=True)
+        output.console.print(f"written: {draw(recording, name, again, other, objective_s, out / 'whatif.png')}")
+    if json:
+        output.print_json({"application": name, "objective_s": objective_s, **outcomes})
+        return
+    table = Table("", "late", "executor-seconds", "p99", box=None)
+    rows = (("what happened", "measured"), ("the twin, same sizes", "twin"), ("with the other policy", "predicted"))
+    for title, key in rows:
+        outcome = outcomes[key]
+        late, p99 = f"{outcome['late']:.2%}", f"{outcome['p99_s']:.1f} s"
+        table.add_row(title, late, f"{outcome['executor_seconds']:,.0f}", p99)
+    typer.echo(f"{name}: rows within {objective_s:g} s")
+    Console(highlight=False).print(table)

@@ -1,0 +1,156 @@
+"""One job needs all at once: a wider operator, executors for its peak, slots that a lower class bursts into.
+
+`orders` (class gold) swells from a quiet rate to a peak. Its look-up was declared with one task, which bears the quiet
+rate and no more; the pool begins with its minimum. `reports` (class bulk) shares the slots, tolerates a longer delay
+and bursts now and then. Each of the proposers cures one of the three troubles, so each alone misses an objective, and
+so does the autopilot without any one of them. The policy states objectives, classes and bounds, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+from tidegate.domain import InvalidInput
+from tidegate.domain.policy import Policy
+from tidegate.load import Burst, Constant, LoadProfile, Sum
+
+ORDERS, REPORTS = "orders", "reports"
+SINGLE = ("pool", "operators", "classes")
+OTHERS = ("admission", "interval", "state")
+RUNS = ("fixed-min", "fixed-peak", *SINGLE, *(f"without-{name}" for name in SINGLE), "autopilot")
+MET = 0.01
+"""An objective holds where no larger share of the rows misses it."""
+
+Told = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A query with a look-up that waits: its cost is time in a slot."""
+
+    name: str
+    qos_class: str
+    latency_s: float
+    weight: float
+    row_s: float
+    lookup_tasks: int
+    load: LoadProfile
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """What every run and every world share."""
+
+    jobs: tuple[Job, ...]
+    duration_s: float = 300.0
+    interval_s: float = 2.0
+    slots_per_executor: int = 2
+    executors: tuple[int, int] = (1, 6)
+    by_hand: int = 12
+    """Tasks of the narrow look-up where somebody who knows the peak has set them."""
+
+    @property
+    def objectives_s(self) -> dict[str, float]:
+        return {job.qos_class: job.latency_s for job in self.jobs}
+
+    def policy(self, **settings: Any) -> Policy:
+        """Objectives, classes and bounds."""
+        least, most = self.executors
+        return Policy.model_validate(
+            {
+                "executors": {"min": least, "max": most},
+                "classes": {job.qos_class: {"latency_s": job.latency_s, "weight": job.weight} for job in self.jobs},
+                "applications": {job.name: {"class": job.qos_class} for job in self.jobs},
+                **settings,
+            }
+        )
+
+
+def scenario() -> Scenario:
+    """The one that is run, simulated and on Spark alike."""
+    orders = Sum((Constant(60.0), *(Burst(0.0, 12.5, 80.0 + 4 * step, 110.0 - 6 * step) for step in range(19))))
+    reports = Sum((Constant(40.0), *(Burst(0.0, 500.0, at_s, 8.0) for at_s in (50.0, 135.0, 210.0))))
+    return Scenario(
+        (
+            Job(ORDERS, "gold", latency_s=10.0, weight=6, row_s=0.01, lookup_tasks=1, load=orders),
+            Job(REPORTS, "bulk", latency_s=120.0, weight=1, row_s=0.01, lookup_tasks=12, load=reports),
+        )
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How one run is driven."""
+
+    executors: int
+    by_hand: bool = False
+    proposers: tuple[str, ...] | None = ()
+    """Those that are asked: none is a pool without a controller, None is all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What became of the rows, by class, and what it cost."""
+
+    violation_rate: Mapping[str, float]
+    p99_s: Mapping[str, float]
+    executor_seconds: float
+    reconfigurations: int
+    pause_s: float
+    rows_lost: int
+    rows_doubled: int
+
+    @property
+    def holds(self) -> bool:
+        return max(self.violation_rate.values()) <= MET
+
+
+class World(Protocol):
+    """Where a scenario is played."""
+
+    def play(self, scenario: Scenario, setting: Setting) -> Played: ...
+
+
+def setting_of(run: str, scenario: Scenario) -> Setting:
+    """A run by its name, but for fixed-peak, whose size has to be found."""
+    least = scenario.executors[0]
+    if run == "fixed-min":
+        return Setting(least)
+    if run == "autopilot":
+        return Setting(least, proposers=None)
+    if run in SINGLE:
+        return Setting(least, proposers=(run,))
+    left_out = run.removeprefix("without-")
+    if left_out not in SINGLE:
+        raise InvalidInput(f"no run is named {run}; there are {', '.join(RUNS)}")
+    return Setting(least, proposers=(*(name for name in SINGLE if name != left_out), *OTHERS))
+
+
+def smallest_fixed(world: World, scenario: Scenario, begin_at: int = 1) -> Played:
+    """The smallest fixed pool that holds with parallelism set by hand; the largest where none does."""
+    least, most = scenario.executors
+    size = min(max(begin_at, least), most)
+    found = world.play(scenario, Setting(size, by_hand=True))
+    if not found.holds:
+        return found if size == most else smallest_fixed(world, scenario, size + 1)
+    while size > least:
+        size -= 1
+        smaller = world.play(scenario, Setting(size, by_hand=True))
+        if not smaller.holds:
+            break
+        found = smaller
+    return found
+
+
+def run(world: World, scenario: Scenario, told: Told, names: tuple[str, ...] = RUNS) -> dict[str, Any]:
+    """Play every run; the document that `reproduce together --json` prints."""
+    runs = {}
+    for done, name in enumerate(names):
+        told(done, len(names), name)
+        if name == "fixed-peak":
+            runs[name] = asdict(smallest_fixed(world, scenario))
+        else:
+            runs[name] = asdict(world.play(scenario, setting_of(name, scenario)))
+    return {"objectives": scenario.objectives_s, "runs": runs}

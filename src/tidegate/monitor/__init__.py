@@ -1,1 +1,0 @@
-"""From raw samples to numbers that can be trusted: rates, service times, and the verdict on their quality."""

@@ -1,1 +1,0 @@
-"""Planners propose, guards limit: from what is known to what is wanted, with reasons."""

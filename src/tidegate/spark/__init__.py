@@ -1,1 +1,0 @@
-"""The Spark side: everything that knows pyspark lives here."""

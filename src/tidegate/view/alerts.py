@@ -1,0 +1,115 @@
+"""Alerts for people without Prometheus: a webhook or a command is told what is wrong, and when it is over."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shlex
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from urllib.request import Request, urlopen
+
+from tidegate.view.book import Book
+from tidegate.view.library import Library
+from tidegate.view.now import applications_now, pool_now
+
+logger = logging.getLogger("tidegate")
+
+_LOOK_EVERY_S = 5.0
+_FIRES_AFTER_S = 60.0
+"""What is over sooner is nobody's business."""
+_SILENT_AFTER_S = 60.0
+_ANSWER_WAIT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """Something that a person should know."""
+
+    name: str
+    journal: str
+    application: str | None
+    text: str
+
+
+def alerts(book: Book, now_s: float) -> Iterator[Alert]:
+    """What is wrong at this moment: the same conditions as the rules in `deploy/alerts.yaml`."""
+    for one in applications_now(book):
+        name = one.application
+        if one.budget_left is not None and one.budget_left <= 0:
+            yield Alert(
+                "error-budget-spent", book.name, name, f"{name} misses its objective: the error budget is spent"
+            )
+        behind = one.backlog_s is not None and one.objective_s is not None and one.backlog_s > one.objective_s
+        if behind and one.catch_up_s is None:
+            yield Alert("backlog-grows", book.name, name, f"{name} falls behind: {one.backlog_rows} rows wait")
+    pool = pool_now(book, book.policy())
+    if pool is not None and pool.registered < pool.requested:
+        text = f"{pool.requested - pool.registered} of {pool.requested} requested executors have not registered"
+        yield Alert("executors-missing", book.name, None, text)
+    if book.newest is not None and now_s - book.newest["t"] > _SILENT_AFTER_S:
+        yield Alert("control-silent", book.name, None, "the controller has stopped; the job goes on without it")
+
+
+class Notifier:
+    """Follows alerts, and says when one begins and when it ends.
+
+    >>> told = []
+    >>> notifier = Notifier(lambda message: told.append(message["state"]), fires_after_s=10)
+    >>> late = Alert("error-budget-spent", "job", "orders", "…")
+    >>> for second, seen in ((0, [late]), (5, [late]), (12, [late]), (20, [late]), (25, [])):
+    ...     notifier.look(seen, float(second))
+    >>> told
+    ['firing', 'resolved']
+    """
+
+    def __init__(self, tell: Callable[[dict[str, object]], None], fires_after_s: float = _FIRES_AFTER_S) -> None:
+        self._tell, self._fires_after_s = tell, fires_after_s
+        self._since: dict[tuple[str, str, str | None], tuple[float, bool]] = {}
+
+    def look(self, seen: Iterable[Alert], now_s: float) -> None:
+        """Take in all that is wrong now."""
+        current = {(one.name, one.journal, one.application): one for one in seen}
+        for key, one in current.items():
+            since_s, fired = self._since.setdefault(key, (now_s, False))
+            if not fired and now_s - since_s >= self._fires_after_s:
+                self._since[key] = since_s, True
+                self._tell({"state": "firing", "since_s": since_s, **asdict(one)})
+        for key in self._since.keys() - current.keys():
+            since_s, fired = self._since.pop(key)
+            if fired:
+                name, journal, application = key
+                over = Alert(name, journal, application, "over")
+                self._tell({"state": "resolved", "since_s": since_s, **asdict(over)})
+
+
+def follow(library: Library, webhook: str | None, command: str | None, ended: threading.Event) -> None:
+    """Look every few seconds until `ended`; the body of a thread."""
+    notifier = Notifier(lambda message: tell(message, webhook, command))
+
+    def look() -> list[Alert]:
+        library.poll()
+        return [alert for book in library.books.values() for alert in alerts(book, time.time())]
+
+    while not ended.wait(_LOOK_EVERY_S):
+        try:
+            notifier.look(library.run(look).result(), time.time())
+        except RuntimeError:  # the library has closed
+            return
+
+
+def tell(message: dict[str, object], webhook: str | None, command: str | None) -> None:
+    """Send one message as JSON: posted to the webhook, and on the command's standard input. Failures are logged."""
+    body = json.dumps(message).encode()
+    try:
+        if webhook is not None:
+            request = Request(webhook, data=body, headers={"content-type": "application/json"}, method="POST")
+            with urlopen(request, timeout=_ANSWER_WAIT_S):
+                pass
+        if command is not None:
+            subprocess.run(shlex.split(command), input=body, timeout=_ANSWER_WAIT_S, check=True, capture_output=True)
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        logger.warning("an alert (%s) could not be told: %s", message["name"], error)
