@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.abnormality import series
-from tidegate.analysis.abnormality import THRESHOLD, SurpriseDetector
 from tidegate.cli.detect import detect
 from tidegate.domain import InvalidInput
+from tidegate.evaluate.abnormality import THRESHOLD, SurpriseDetector
 
 SPIKE = series.ABNORMAL["spike"]
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.abnormality import series
-from tidegate.analysis.abnormality import Detector, SurpriseDetector, WindowedGaussian
 from tidegate.domain import InvalidInput
+from tidegate.evaluate.abnormality import Detector, SurpriseDetector, WindowedGaussian
 
 MAKERS: list[Callable[..., Detector]] = [SurpriseDetector, WindowedGaussian]
 contract = pytest.mark.parametrize("make", MAKERS, ids=["surprise", "gaussian"])

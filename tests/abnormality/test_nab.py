@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tidegate.analysis.abnormality import THRESHOLD, SurpriseDetector
 from tidegate.domain import InvalidInput
+from tidegate.evaluate.abnormality import THRESHOLD, SurpriseDetector
 from tidegate.experiments.nab import (
     LabelledSeries,
     Profile,

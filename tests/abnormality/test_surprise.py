@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.abnormality import series
-from tidegate.analysis.abnormality import SurpriseDetector
-from tidegate.analysis.abnormality.tail import insert_sorted, replace_sorted, surprise
+from tidegate.evaluate.abnormality import SurpriseDetector
+from tidegate.evaluate.abnormality.tail import insert_sorted, replace_sorted, surprise
 
 NEARBY_ROWS = 200
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tidegate.analysis.abnormality import Verdict, Watch
 from tidegate.domain import InvalidInput
+from tidegate.evaluate.abnormality import Verdict, Watch
 
 Floats = NDArray[np.float64]
 

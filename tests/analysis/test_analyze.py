@@ -87,7 +87,8 @@ def test_a_journal_is_a_history(tmp_path: Path) -> None:
 
 
 def test_nothing_in_it_is_said_not_raised(tmp_path: Path) -> None:
-    (tmp_path / "app-1").write_text("no JSON at all\n")
+    start = {"Event": "SparkListenerLogStart", "Spark Version": "4.3.0"}
+    (tmp_path / "app-1").write_text(json.dumps(start) + "\ncut off\n")
     assert "no batches were found" in run(str(tmp_path / "app-1"), "--out", str(tmp_path / "out"))
     assert "No batches were found" in (tmp_path / "out" / "report.html").read_text()
 

@@ -12,19 +12,24 @@ import pytest
 from tidegate.cli.app import main
 
 CASES: list[tuple[str, list[str], str]] = [
-    ("policy", ["policy", "bad.yaml"], "executors: min 5 is above max 2"),
+    ("policy", ["policy", "bad.yaml"], "executors.min: 5 is above max 2"),
     ("policy key", ["policy", "key.yaml"], "line 1: colour: unknown setting; allowed here: applications"),
     ("no policy", ["policy", "none.yaml"], "cannot be read"),
+    ("policy of an older version", ["run", "fine.py", "--policy", "old.yaml"], "planner: no longer needed"),
+    ("controller of a run", ["run", "fine.py", "--controller", "magic"], "no controller named 'magic'"),
     ("app that does not import", ["run", "broken.py"], "does not import: ModuleNotFoundError"),
-    ("app without build", ["run", "empty.py"], "define build(spark, settings) or main(spark, gate)"),
+    ("app without a session", ["run", "empty.py"], "ended without a Spark session"),
+    ("arguments of an app", ["run", "fine.py", "--", "--date", "today"], "takes no arguments"),
+    ("no history", ["analyze", "fine.py"], "not a history"),
+    ("no history either", ["analyze", "large.json"], "not a history"),
     ("no app", ["run", "none.py"], "no such file"),
     ("spark setting", ["run", "fine.py", "--spark-conf", "nonsense"], "write key=value"),
     ("journal", ["explain", "none.db"], "no such file"),
     ("journal of another kind", ["explain", "bad.yaml"], "not a Tidegate journal"),
     ("scenario", ["simulate", "none.yaml"], "cannot be read"),
     ("scenario cycle", ["simulate", "cycle.yaml"], "cycle"),
-    ("planner", ["simulate", "hosts.yaml", "--planner", "magic"], "use one of capacity, me-stream, mpc, none"),
-    ("no pool", ["simulate", "hosts.yaml", "--planner", "capacity"], "has no pool"),
+    ("controller", ["simulate", "pool.yaml", "--controller", "magic"], "no controller named 'magic'"),
+    ("no pool", ["simulate", "hosts.yaml", "--controller", "tidegate"], "has no pool"),
     ("instance", ["schedule", "bad.yaml"], "not JSON"),
     ("instance that cannot be", ["schedule", "large.json"], "fits"),
     ("scheduler", ["schedule", "large.json", "--scheduler", "magic"], "round-robin"),
@@ -40,12 +45,16 @@ CASES: list[tuple[str, list[str], str]] = [
 FILES = {
     "bad.yaml": "executors: {min: 5, max: 2}\n",
     "key.yaml": "colour: blue\n",
-    "broken.py": "import no_such_module\n",
+    "old.yaml": "planner: mpc\n",
+    "broken.py": "import no_such_module\ndef main(spark, gate): pass\n",
     "empty.py": "x = 1\n",
     "fine.py": "def main(spark, gate): pass\n",
     "hosts.yaml": (
         "duration_s: 5\nhosts: [{name: h, cpu: 1}]\n"
         "applications: [{name: a, load: 8, operators: [{name: w, cost: 0.1}]}]\n"
+    ),
+    "pool.yaml": (
+        "duration_s: 5\npool:\n  applications: [{name: a, load: 8, operators: [{name: w, cost_s_per_row: 0.1}]}]\n"
     ),
     "cycle.yaml": (
         "duration_s: 5\nhosts: [{name: h, cpu: 1}]\napplications:\n"
@@ -86,3 +95,21 @@ def test_the_installed_command_ends_with_the_same_code(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("tidegate: journal none.db: no such file")
+
+
+def test_a_policy_with_several_problems_gets_a_line_for_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "policy.yaml").write_text("store: a.db\nexecutors: {min: 5, max: 2}\ncolour: blue\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["tidegate", "policy", "policy.yaml", "--json"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    printed = capfd.readouterr()
+    assert printed.out == ""
+    assert [line.split(";")[0] for line in printed.err.splitlines()] == [
+        "tidegate: policy.yaml: line 1: store: write journal: {path: a.db}",
+        "tidegate: policy.yaml: line 2: executors.min: 5 is above max 2",
+        "tidegate: policy.yaml: line 3: colour: unknown setting",
+    ]

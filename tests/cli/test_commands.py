@@ -24,6 +24,7 @@ def test_version() -> None:
     assert set(printed("version")) == {"tidegate", "pyspark", "python"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheduler", ["tidegate", "rstorm", "round-robin"])
 def test_schedule(scheduler: str, tmp_path: Path) -> None:
     result = printed(
@@ -45,13 +46,14 @@ def test_islands_are_the_same_whichever_number_is_asked_twice() -> None:
 def test_simulate_the_examples(name: str, tmp_path: Path) -> None:
     summary = printed("simulate", str(EXAMPLES / "scenarios" / f"{name}.yaml"), "--out", str(tmp_path))
     assert summary["duration_s"] > 0
-    assert (tmp_path / "timeline.png").stat().st_size > 10_000
+    assert "simulated seconds" in (tmp_path / "report.html").read_text()
     assert json.loads((tmp_path / "simulation.json").read_text())["summary"] == summary
 
 
+@pytest.mark.slow
 def test_a_steered_pool_is_late_less_often_than_an_unsteered_one() -> None:
     burst = str(EXAMPLES / "scenarios" / "burst.yaml")
-    steered, alone = printed("simulate", burst), printed("simulate", burst, "--planner", "none")
+    steered, alone = printed("simulate", burst), printed("simulate", burst, "--controller", "none")
     late = [summary["pool"]["applications"]["words"]["latency"]["p99_s"] for summary in (steered, alone)]
     assert late[0] < late[1] / 3
 
@@ -64,7 +66,10 @@ def test_the_four_signals_pair_up(tmp_path: Path) -> None:
 
 
 def test_a_policy_is_shown_whole() -> None:
-    assert printed("policy", str(EXAMPLES / "policy.yaml"))["objective"] == {"latency_s": 8.0, "percentile": 0.99}
+    whole = printed("policy", str(EXAMPLES / "policy.yaml"))
+    assert whole["objective"] == {"latency_s": 8.0, "percentile": 0.99}
+    assert whole["guards"]["disruptions_per_hour"] == 30, "defaults are filled in"
+    assert whole["applications"]["backfill"]["class"] is None
 
 
 def test_every_command_has_help_with_an_example() -> None:

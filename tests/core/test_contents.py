@@ -42,7 +42,7 @@ def test_no_driver_has_two_rides_at_once() -> None:
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
-        ("poems", "use sentences, random-text, rides, text:PATH or rides:PATH"),
+        ("poems", "use sentences, random-text, rides, nexmark, text:PATH or rides:PATH"),
         ('{"kind": "poems"}', "use kind"),
         ("{", "use kind"),
         ('{"kind": "rides", "cars": 3}', "drivers, seed"),

@@ -8,8 +8,10 @@ import pytest
 from tests.core.worlds import steady
 from tidegate.control.controller import Controller
 from tidegate.control.journal import MemoryJournal, SqliteJournal, read_entries, read_notes
-from tidegate.control.runner import Runner
-from tidegate.domain import Decision, InvalidInput, Mode, Observation, Receipt
+from tidegate.control.knowledge import Knowledge
+from tidegate.control.runner import KNOWLEDGE, Runner
+from tidegate.domain import InvalidInput, Mode, Observation, Receipt, Targets
+from tidegate.domain.packing import pack
 from tidegate.domain.policy import Policy
 
 
@@ -18,18 +20,22 @@ class Replayed:
 
     def __init__(self, observations: list[Observation]) -> None:
         self._left = list(observations)
-        self.applied: list[Decision] = []
+        self.asked: list[Targets] = []
+        self.released = 0
 
     def observe(self) -> Observation:
         return self._left.pop(0)
 
-    def apply(self, decision: Decision) -> Receipt:
-        self.applied.append(decision)
+    def converge(self, targets: Targets) -> Receipt:
+        self.asked.append(targets)
         return Receipt()
+
+    def release(self) -> None:
+        self.released += 1
 
 
 class Ticking:
-    """A clock that stands still and allows so many ticks."""
+    """A clock that stands still and allows a number of ticks."""
 
     def __init__(self, ticks: int) -> None:
         self._left = ticks
@@ -37,14 +43,18 @@ class Ticking:
     def now_s(self) -> float:
         return 0.0
 
-    def sleep_until(self, time_s: float) -> bool:
+    def monotonic_s(self) -> float:
+        return 0.0
+
+    def sleep_until(self, monotonic_s: float) -> bool:
         self._left -= 1
         return self._left >= 0
 
 
 def played(mode: Mode, journal: SqliteJournal | MemoryJournal, rows: int = 3000, steps: int = 12) -> Replayed:
     world = Replayed(steady(rows, steps, executors=1))
-    controller = Controller(Policy(mode=mode), journal.load())
+    saved = journal.load_blob(KNOWLEDGE)
+    controller = Controller(Policy(mode=mode), Knowledge.from_bytes(saved) if saved else None)
     Runner(world, controller, Ticking(steps), journal, journal).run()
     return world
 
@@ -57,7 +67,8 @@ def test_the_mode_says_how_far_it_goes(mode: Mode, decides: bool, acts: bool) ->
     world = played(mode, journal)
     assert len(journal.entries) == 12
     assert any(entry.decision and entry.decision.actions for entry in journal.entries) == decides
-    assert bool(world.applied) == acts
+    assert bool(world.asked) == acts
+    assert world.released == acts, "what was turned is turned back"
 
 
 def test_what_is_recorded_reads_back(tmp_path: Path) -> None:
@@ -75,17 +86,15 @@ def test_what_is_recorded_reads_back(tmp_path: Path) -> None:
 def test_knowledge_survives_without_closing(tmp_path: Path) -> None:
     first = SqliteJournal(tmp_path / "j.db")
     played(Mode.APPLY, first)
-    again = SqliteJournal(tmp_path / "j.db").load()
+    saved = SqliteJournal(tmp_path / "j.db").load_blob(KNOWLEDGE)
+    again = Knowledge.from_bytes(saved or b"")
     assert again is not None
-    assert again.step == 12
+    assert again.evaluation.step == 12
 
 
-def test_knowledge_of_another_form_is_dropped_not_fatal(tmp_path: Path) -> None:
-    journal = SqliteJournal(tmp_path / "j.db")
-    with sqlite3.connect(tmp_path / "j.db") as database:
-        database.execute('INSERT INTO knowledge VALUES (1, \'{"step": "many"}\')')
-    assert journal.load() is None
-    assert read_notes(journal.path)[0].event == "knowledge-dropped"
+@pytest.mark.parametrize("body", [b"", b'{"step": "many"}', pack({"version": 1}), pack([])])
+def test_knowledge_of_another_form_is_dropped_not_fatal(body: bytes) -> None:
+    assert Knowledge.from_bytes(body) is None
 
 
 def test_what_is_no_journal_is_refused(tmp_path: Path) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.domain import ExecutorSample, Outcome, ScaleExecutors
-from tidegate.spark import executors
-from tidegate.spark.pool import ExecutorPoolKeeper, retirees
+from tidegate.adapters.spark import executors
+from tidegate.adapters.spark.pool import ExecutorPoolKeeper, retirees
+from tidegate.domain import ExecutorSample, Outcome
+from tidegate.domain.emptying import Emptying
 
 
 class Queries:
@@ -14,6 +15,7 @@ class Queries:
 
     def __init__(self) -> None:
         self.in_batch, self.held = True, False
+        self.partitions, self.moving = 0, False
 
     def between_batches(self) -> bool:
         return not self.in_batch
@@ -23,6 +25,9 @@ class Queries:
 
     def resume_batches(self) -> None:
         self.held = False
+
+    def state_on(self, executors: set[str]) -> tuple[int, bool]:
+        return self.partitions, self.moving
 
 
 class Manager:
@@ -46,28 +51,30 @@ class Manager:
 
 def keeper(manager: Manager) -> ExecutorPoolKeeper:
     made = object.__new__(ExecutorPoolKeeper)
+    made._memory_bytes = 1024**3
     made._sc, made._watcher, made.scalable = None, manager, True  # type: ignore[assignment]
     made._target, made._surplus_since_s, made._leaving = None, None, set()
+    made._retiring, made._emptying = set(), Emptying()
     return made
 
 
 def test_a_shrink_that_is_overtaken_by_growth_leaves_no_gate_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     manager = Manager(monkeypatch, 3)
     pool, queries = keeper(manager), Queries()
-    pool.scale(ScaleExecutors(2), queries)
+    pool.converge(2, queries)
     assert queries.held, "a gap is asked for while a batch runs"
-    pool.scale(ScaleExecutors(4), queries)
+    pool.converge(4, queries)
     assert not queries.held
 
 
 def test_executors_go_in_the_gap_and_are_not_chosen_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     manager = Manager(monkeypatch, 3)
     pool, queries = keeper(manager), Queries()
-    pool.scale(ScaleExecutors(2), queries)
+    pool.converge(2, queries)
     assert not manager.killed
     queries.in_batch = False
-    pool.converge(queries)
-    pool.converge(queries)
+    pool.converge(2, queries)
+    pool.converge(2, queries)
     assert manager.killed == ["2"], "the youngest, once, though it is still listed"
     assert not queries.held
 
@@ -76,10 +83,50 @@ def test_a_request_that_is_not_taken_can_be_made_again(monkeypatch: pytest.Monke
     manager = Manager(monkeypatch, 1)
     manager.takes_requests = False
     pool, queries = keeper(manager), Queries()
-    assert pool.scale(ScaleExecutors(2), queries).outcome is Outcome.FAILED
+    refused = pool.converge(2, queries)
+    assert refused is not None
+    assert refused.outcome is Outcome.FAILED
     assert pool.sample(manager.executors()).requested == 1
 
 
 def test_idle_executors_go_before_busy_ones() -> None:
     busy, idle = ExecutorSample("1", "h", 2, 2, 5.0), ExecutorSample("2", "h", 2, 0, 1.0)
     assert retirees((busy, idle), 1) == [idle]
+
+
+def test_an_executor_that_holds_state_goes_when_it_has_been_emptied(monkeypatch: pytest.MonkeyPatch) -> None:
+    manager = Manager(monkeypatch, 3)
+    pool, queries = keeper(manager), Queries()
+    queries.in_batch, queries.partitions = False, 4
+    pool.converge(2, queries)
+    assert [one.id for one in pool.sample(manager.executors()).executors if one.retiring] == ["2"]
+    queries.moving = True
+    pool.converge(2, queries)
+    queries.partitions, queries.moving = 2, False
+    for _ in range(3):  # moves come in waves
+        pool.converge(2, queries)
+    assert not manager.killed
+    assert not queries.held, "batches go on while state moves"
+    queries.partitions = 0
+    pool.converge(2, queries)
+    assert manager.killed == ["2"]
+
+
+def test_an_executor_that_nobody_empties_goes_in_the_next_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    manager = Manager(monkeypatch, 2)
+    pool, queries = keeper(manager), Queries()
+    queries.in_batch, queries.partitions = False, 4
+    pool.converge(1, queries)
+    assert not manager.killed
+    pool.converge(1, queries)
+    assert manager.killed == ["1"]
+
+
+def test_growth_keeps_the_executors_that_were_to_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    manager = Manager(monkeypatch, 3)
+    pool, queries = keeper(manager), Queries()
+    queries.partitions = 4
+    pool.converge(1, queries)
+    assert sum(one.retiring for one in pool.sample(manager.executors()).executors) == 2
+    pool.converge(3, queries)
+    assert not any(one.retiring for one in pool.sample(manager.executors()).executors)

@@ -2,13 +2,16 @@
 
 import base64
 import json
+import math
 from typing import Any
 
 import datasketches
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from tidegate.adapters.spark.latency import EDGES_S, counted_latency, sketched_latency
 from tidegate.history.progress import parse_progress
-from tidegate.spark.latency import latency_sample
 
 REPORT: dict[str, Any] = {
     "id": "q",
@@ -94,7 +97,7 @@ def test_latency_quantiles_come_from_the_oldest_rows() -> None:
     sketch = datasketches.kll_doubles_sketch(200)
     for second in range(100):
         sketch.update(1000.0 + second)
-    sample = latency_sample(base64.b64encode(sketch.serialize()).decode(), committed_s=1100.0)
+    sample = sketched_latency(base64.b64encode(sketch.serialize()).decode(), committed_s=1100.0)
     assert sample is not None
     assert (sample.rows, sample.max_s) == (100, 100.0)
     assert sample.p50_s == pytest.approx(50, abs=2)
@@ -103,4 +106,36 @@ def test_latency_quantiles_come_from_the_oldest_rows() -> None:
 
 @pytest.mark.parametrize("sketch", ["", "AAAA", "not base64!"])
 def test_bytes_that_are_no_sketch_give_no_latency(sketch: str) -> None:
-    assert latency_sample(sketch, 0.0) is None
+    assert sketched_latency(sketch, 0.0) is None
+
+
+def counts_of(events_s: list[float], planned_s: float) -> list[float]:
+    ages = [planned_s - event for event in events_s]
+    older = [sum(age > edge for age in ages) for edge in EDGES_S]
+    return [len(events_s), min(events_s), max(events_s), planned_s, *older]
+
+
+@given(st.lists(st.floats(0.0, 1000.0), min_size=1, max_size=60), st.floats(0.0, 60.0))
+def test_counted_latency_is_within_a_bin_of_the_truth(ages: list[float], batch_s: float) -> None:
+    planned_s = 10_000.0
+    sample = counted_latency(counts_of([planned_s - age for age in ages], planned_s), planned_s + batch_s)
+    assert sample is not None
+    assert sample.max_s == pytest.approx(max(ages) + batch_s, abs=1e-6)
+    true = sorted(ages)[max(0, math.ceil(0.9 * len(ages)) - 1)]
+    later = sorted(ages)[min(len(ages) - 1, math.ceil(0.9 * len(ages)))]
+    assert (true - 0.05) / 1.34 <= sample.p90_s - batch_s + 1e-6
+    assert sample.p90_s - batch_s <= max(later * 1.34, 0.05) + 1e-6
+
+
+@pytest.mark.parametrize("counts", [[], [1.0], [0.0] * 40, [5.0, 9.0, 1.0, 10.0] + [0.0] * 36])
+def test_counts_that_are_none_give_no_latency(counts: list[float]) -> None:
+    assert counted_latency(counts, 0.0) is None
+
+
+def test_counts_are_read_from_a_report() -> None:
+    row = {f"field{place}": value for place, value in enumerate(counts_of([95.0, 99.0], 100.0))}
+    progress = parse_progress(json.dumps({**REPORT, "observedMetrics": {"tidegate.latency": row}}))
+    sample = counted_latency(progress.latency_counts, 101.0)
+    assert sample is not None
+    assert (sample.rows, sample.max_s) == (2, 6.0)
+    assert progress.latency_sketch is None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from tidegate.adapters.sim import SimApplication, SimCluster, SimOperator
 from tidegate.control.controller import Controller
-from tidegate.control.entry import Entry
-from tidegate.control.journal import MemoryJournal
+from tidegate.control.journal import Entry, MemoryJournal
 from tidegate.control.runner import Runner
 from tidegate.domain import (
     ApplicationSample,
@@ -19,7 +19,6 @@ from tidegate.domain import (
 )
 from tidegate.domain.policy import Policy
 from tidegate.load import LoadProfile
-from tidegate.sim import SimApplication, SimCluster, SimOperator
 
 SLOTS = 4
 

@@ -14,13 +14,13 @@ from typing import Any
 import psutil
 import pytest
 
+from tidegate.control.journal import SqliteJournal
 from tidegate.fleet.centre import Centre
 from tidegate.fleet.config import FleetConfig, store_config
 from tidegate.fleet.folder import FleetFolder
 from tidegate.fleet.protocol import make_token
 from tidegate.fleet.provider import LocalProcesses
 from tidegate.fleet.registry import Registry
-from tidegate.fleet.staff import CentralStaff
 from tidegate.fleet.state import ApplicationSpec, HostSpec
 
 STUB = Path(__file__).parent / "stub_host.py"
@@ -71,8 +71,8 @@ class StubFleet:
     def begin(self) -> None:
         store_config(self.config, self.folder)
         registry = Registry(self.folder.registry)
-        staff = CentralStaff(self.config, registry) if self.managed else None
-        self.centre = Centre(self.folder, self.config, self.provider, registry, staff)
+        journal = SqliteJournal(self.folder.centre_journal)
+        self.centre = Centre(self.folder, self.config, self.provider, registry, journal=journal)
         self._thread = threading.Thread(target=self.centre.run, daemon=True)
         self._thread.start()
 
@@ -81,6 +81,7 @@ class StubFleet:
         assert self._thread is not None
         self.centre.end()
         self._thread.join()
+        self.centre.close()
 
     def submit(self, name: str, region: str | None = None, **arguments: Any) -> None:
         self.registry.put_application(ApplicationSpec(name, "stub", arguments, region, slots=0.5))

@@ -10,20 +10,22 @@ import argparse
 import contextlib
 import os
 import signal
+import sqlite3
 import threading
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
-from tidegate.domain import InvalidInput
+from tidegate.domain import ExecutorPool, Observation, Receipt, Targets
 from tidegate.domain.objectives import measured_name
+from tidegate.evaluate.measurement import MeasurementPlan
 from tidegate.fleet.agent import Agent
+from tidegate.fleet.calls import fleet_wire
 from tidegate.fleet.config import stored_config
 from tidegate.fleet.folder import FleetFolder
-from tidegate.fleet.protocol import read_token
+from tidegate.fleet.ports import Ports
 from tidegate.fleet.state import ApplicationSpec, HostSpec
-from tidegate.fleet.tenant import Figures
-from tidegate.monitor.measurement import MeasurementPlan
+from tidegate.fleet.tenant import Figures, RunOrder
+from tidegate.fleet.watchdog import Handle
 
 BATCH_S = 0.05
 
@@ -60,13 +62,48 @@ class StubQuery:
             draft.replace(self._offset)
 
 
+class SinkQuery(StubQuery):
+    """Writes to a transactional sink instead, which remembers the newest epoch and refuses older ones.
+
+    It does not look at its lease: what it proves is that the sink alone is enough.
+    """
+
+    def __init__(self, spec: ApplicationSpec, order: RunOrder, root: Path) -> None:
+        self._root, self._epoch = root, order.epoch
+        with sqlite3.connect(root / "sink.db") as sink:
+            sink.execute("CREATE TABLE IF NOT EXISTS rows (row INTEGER, epoch INTEGER)")
+            sink.execute("CREATE TABLE IF NOT EXISTS newest (one INTEGER PRIMARY KEY, epoch INTEGER)")
+            sink.execute("INSERT OR IGNORE INTO newest VALUES (1, 0)")
+            # Before it reads where to go on: from here on earlier runs are refused.
+            sink.execute("UPDATE newest SET epoch = max(epoch, ?)", (self._epoch,))
+        super().__init__(spec, order.checkpoint)
+
+    def _run(self) -> None:
+        sink = sqlite3.connect(self._root / "sink.db", isolation_level=None, timeout=30)
+        ended = False
+        while not ended:
+            ended = self._end.wait(BATCH_S)  # the batch that is under way is finished, also where it is to stop
+            sink.execute("BEGIN IMMEDIATE")
+            if sink.execute("SELECT epoch FROM newest").fetchone()[0] > self._epoch:
+                sink.execute("ROLLBACK")
+                (self._root / "refused").write_text(f"epoch {self._epoch}")
+                return
+            sink.execute("INSERT INTO rows SELECT count(*), ? FROM rows", (self._epoch,))
+            sink.execute("COMMIT")
+
+
 class StubRunner:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._plan = MeasurementPlan(1.0, ())
 
-    def start(self, spec: ApplicationSpec, checkpoint: Path, gate: Path, tasks: Mapping[str, int]) -> StubQuery:
-        return StubQuery(spec, checkpoint)
+    def start(self, spec: ApplicationSpec, order: RunOrder) -> StubQuery:
+        if spec.arguments.get("sink"):
+            return SinkQuery(spec, order, self._root)
+        return StubQuery(spec, order.checkpoint)
+
+    def clear(self, application: str) -> None:
+        """A query that does not start leaves nothing behind."""
 
     def figures(self, application: str) -> Figures:
         """Its load is what the test has written down, and all that is asked for measures one."""
@@ -80,17 +117,21 @@ class StubRunner:
     def measure(self, plan: MeasurementPlan) -> None:
         self._plan = plan
 
-    def operator(self, application: str, operator: str) -> None:
-        return None
 
-    def tasks(self, application: str) -> dict[str, int]:
-        return {}
+class StubWorld:
+    """Nothing to see and nothing to steer: what works here is the region's manager."""
 
-    def bound(self, application: str, rows_per_s: float, batch_s: float) -> None:
-        """Its rows come one by one."""
+    def observe(self) -> Observation:
+        return Observation(time.time(), (), ExecutorPool((), 0, 1))
 
-    def rescale(self, application: str, operator: str, tasks: int) -> float:
-        raise InvalidInput(f"{application} has no operators here")
+    def converge(self, targets: Targets) -> Receipt:
+        return Receipt()
+
+    def release(self) -> None:
+        pass
+
+    def seen(self, observation: Observation) -> None:
+        pass
 
 
 def main() -> None:
@@ -109,20 +150,22 @@ def main() -> None:
         address = (host, int(port))
     spec = HostSpec(given.name, given.region, 2)
     runner, folder = StubRunner(given.fleet), FleetFolder(given.fleet)
-    agent = Agent(spec, folder, runner, lease_s=given.lease, port=given.port, advertise=address)
-    staff = None
+    wire = fleet_wire(folder, stored_config(folder), port=given.port)
+    agent = Agent(spec, folder, runner, Ports(wire, Handle(os.getpgrp())), lease_s=given.lease, advertise=address)
+    control = None
     if given.managers:
-        from tidegate.fleet.local import HostStaff  # only here: it takes a while to import
+        from tidegate.control.journal import SqliteJournal
+        from tidegate.fleet.control import HostControl  # only here: it takes a while to import
 
-        token, config = read_token(folder.token), stored_config(folder)
-        staff = HostStaff(agent.card, config, folder, token, runner, lambda: list(agent.status().tenancies))
-        agent.managers = staff
-        staff.begin()
+        journal = SqliteJournal(folder.host_journal(given.name))
+        control = HostControl(agent.card, stored_config(folder), folder, wire, StubWorld(), journal)
+        agent.control = control
+        control.begin()
     signal.signal(signal.SIGTERM, lambda *_: agent.end())
     with contextlib.suppress(KeyboardInterrupt):
         agent.wait()
-    if staff is not None:
-        staff.end()
+    if control is not None:
+        control.end()
     agent.close()
 
 

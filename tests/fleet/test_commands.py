@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 from tests.fleet.conftest import StubFleet, wait_for
 from tidegate.cli.fleet import fleet as commands
 from tidegate.domain import InvalidInput
-from tidegate.fleet.config import load_config
+from tidegate.fleet.config import FleetConfig, load_config, plain, store_config, stored_config
+from tidegate.fleet.folder import FleetFolder
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "fleet.yaml"
 
@@ -42,7 +43,8 @@ def test_without_a_fleet_commands_say_how_to_make_one(tmp_path: Path, words: lis
     ("text", "message"),
     [
         ("regions: [a]", "regions"),
-        ("hosts: 3", "hosts: Extra inputs"),
+        ("hosts: 3", "line 1: hosts: unknown setting; did you mean host?"),
+        ("applications: {a: {}}", "line 1: applications: write it under policy"),
         ("provider: {kind: commands}", "needs both a start and a stop"),
         ("{", "not YAML"),
         ("regions: {east: {max_hosts: 0}}", r"regions\.east\.max_hosts"),
@@ -100,3 +102,18 @@ def test_status_and_moves_of_a_running_fleet(fleet: StubFleet) -> None:
     assert "centre: away" in shown.stdout
     fleet.begin()
     assert run(fleet.folder.root, "withdraw", "a") == {"application": "a", "ended": True}
+
+
+def test_the_fleets_file_is_stored_as_it_was_written(tmp_path: Path) -> None:
+    """Classes and freezes have names of their own in a file."""
+    policy = {
+        "mode": "recommend",
+        "classes": {"gold": {"weight": 4}},
+        "applications": {"a": {"class": "gold"}},
+        "freeze": [{"cron": "0 9 * * *", "for": "2h"}],
+    }
+    given = FleetConfig.model_validate({"policy": policy, "managers": {"policy": "model-based"}})
+    folder = FleetFolder(tmp_path)
+    store_config(given, folder)
+    assert stored_config(folder) == given
+    assert FleetConfig.model_validate(plain(given)) == given

@@ -9,12 +9,14 @@ from dataclasses import replace
 
 import psutil
 import pytest
+from typer.testing import CliRunner
 
 from tests.fleet.conftest import LEASE_S, StubFleet, wait_for
+from tidegate.cli.app import app
 from tidegate.experiments.wire import Wire
-from tidegate.fleet.config import FleetConfig
+from tidegate.fleet.calls import fleet_wire
+from tidegate.fleet.config import FleetConfig, plain
 from tidegate.fleet.look import Lookout
-from tidegate.fleet.protocol import read_token
 from tidegate.fleet.registry import Registry
 from tidegate.fleet.report import fleet_report
 
@@ -38,7 +40,7 @@ def epochs(fleet: StubFleet, name: str) -> list[str]:
 
 
 def note_of(fleet: StubFleet, host: str, name: str) -> str | None:
-    glance = Lookout(fleet.folder, read_token(fleet.folder.token)).look()[host]
+    glance = Lookout(fleet.folder, fleet_wire(fleet.folder, fleet.config)).look()[host]
     assert glance.status is not None
     return next((each.note for each in glance.status.tenancies if each.spec.name == name), None)
 
@@ -77,7 +79,7 @@ def test_applications_are_placed_at_home_moved_and_ended_and_hosts_end_in_good_o
 def test_hosts_measure_what_the_fleets_tables_ask_for(fleet: StubFleet) -> None:
     table = [{"metric": "execute_latency_s", "operator": "count", "bound": 2}]
     fleet.config = FleetConfig.model_validate(
-        {**fleet.config.model_dump(), "applications": {"a": {"qos_table": table}}}
+        {**plain(fleet.config), "policy": {"applications": {"a": {"qos_table": table}}}}
     )
     fleet.begin()
     fleet.submit("a", "east")
@@ -183,10 +185,19 @@ def test_a_region_grows_with_its_load_and_gives_the_host_back(fleet: StubFleet) 
     wait_for(lambda: fleet.runs_on("a") == fleet.runs_on("b") == "east-1", "both on one host")
     fleet.load(a=1.1, b=1.1)
     wait_for(lambda: {fleet.runs_on("a"), fleet.runs_on("b")} == {"east-1", "east-2"}, "one on a second host")
-    assert any("hosts of 1" in text for text in fleet.events("granted"))
+    assert any("east-2" in text for text in fleet.events("host-started"))
     fleet.load(a=0.1, b=0.1)
     wait_for(lambda: len([name for name in fleet.registry.hosts() if name.startswith("east")]) == 1, "one host again")
     wait_for(lambda: fleet.runs_on("a") == fleet.runs_on("b") is not None, "both on one host again")
     for name in ("a", "b"):
         rows = [row for row, _ in fleet.rows(name)]
         assert rows == list(range(len(rows)))
+    fleet.kill_centre()
+    for journal, words in (
+        (fleet.folder.centre_journal, ("done: + host east-2 in east", "east asks for 1 hosts", "done: − host")),
+        (fleet.folder.region_journal("east"), ("centre (the centre decides: asked)", "% busy")),
+        (fleet.folder.host_journal("east-1"), ("no streaming query is running",)),
+    ):
+        told = CliRunner().invoke(app, ["explain", str(journal)]).output
+        for word in words:
+            assert word in told, f"{journal.parent.name}: {told[:3000]}"

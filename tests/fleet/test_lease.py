@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tidegate.fleet.lease import Fenced, HeldLease, LeaseFolder, LeaseWatch
+from tidegate.fleet.lease import Fenced, HeldLease, LeaseFolder, LeaseRecord, LeaseWatch
 
 
 class Clock:
@@ -18,13 +18,20 @@ class Clock:
     def __init__(self) -> None:
         self.now_s = 100.0
 
-    def __call__(self) -> float:
+    def steady_s(self) -> float:
         return self.now_s
+
+    wall_s = forward_s = steady_s
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> LeaseFolder:
-    made = LeaseFolder(tmp_path / "lease")
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def files(tmp_path: Path, clock: Clock) -> LeaseFolder:
+    made = LeaseFolder(tmp_path / "lease", clock=clock)
     made.create()
     return made
 
@@ -34,10 +41,11 @@ def held(lease: HeldLease | None) -> HeldLease:
     return lease
 
 
-def test_a_taken_lease_is_not_free_until_it_has_stood_still_for_longer_than_it_lasts(files: LeaseFolder) -> None:
-    clock = Clock()
-    lease = held(files.take("a", 8.0, None, clock))
-    watch = LeaseWatch(clock)
+def test_a_taken_lease_is_not_free_until_it_has_stood_still_for_longer_than_it_lasts(
+    files: LeaseFolder, clock: Clock
+) -> None:
+    lease = held(files.take("a", 8.0, None))
+    watch = LeaseWatch(clock, 8.0)
     watch.look(files.read())
     clock.now_s += 7.9
     lease.renew()
@@ -48,13 +56,12 @@ def test_a_taken_lease_is_not_free_until_it_has_stood_still_for_longer_than_it_l
     assert lease.remaining_s < 0, "the holder has stopped well before anybody else may take over"
     clock.now_s += 0.2
     assert watch.free
-    taken = held(files.take("b", 8.0, files.read(), clock))
+    taken = held(files.take("b", 8.0, files.read()))
     assert taken.record.epoch == 2
 
 
-def test_an_expired_lease_is_never_renewed(files: LeaseFolder) -> None:
-    clock = Clock()
-    lease = held(files.take("a", 8.0, None, clock))
+def test_an_expired_lease_is_never_renewed(files: LeaseFolder, clock: Clock) -> None:
+    lease = held(files.take("a", 8.0, None))
     clock.now_s += 8.1
     with pytest.raises(Fenced, match="run out"):
         lease.renew()
@@ -64,8 +71,7 @@ def test_an_expired_lease_is_never_renewed(files: LeaseFolder) -> None:
 
 def test_a_holder_that_slept_through_its_expiry_finds_the_next_epoch(files: LeaseFolder) -> None:
     """Its clock stood still as well: only the epoch tells."""
-    sleepy = Clock()
-    lease = held(files.take("a", 8.0, None, sleepy))
+    lease = held(files.take("a", 8.0, None))
     held(files.take("b", 8.0, files.read()))
     with pytest.raises(Fenced, match="went to b in epoch 2"):
         lease.renew()
@@ -74,9 +80,9 @@ def test_a_holder_that_slept_through_its_expiry_finds_the_next_epoch(files: Leas
     assert newest.owner == "b", "a late renewal touches the old epoch only"
 
 
-def test_a_released_lease_is_free_at_once(files: LeaseFolder) -> None:
+def test_a_released_lease_is_free_at_once(files: LeaseFolder, clock: Clock) -> None:
     held(files.take("a", 8.0, None)).release()
-    watch = LeaseWatch()
+    watch = LeaseWatch(clock, 8.0)
     watch.look(files.read())
     assert watch.free
     with pytest.raises(Fenced):
@@ -90,10 +96,9 @@ def test_a_lease_that_was_renewed_after_it_was_looked_at_is_not_taken(files: Lea
     assert files.take("b", 8.0, seen) is None
 
 
-def test_what_another_has_watched_counts(files: LeaseFolder) -> None:
-    clock = Clock()
-    held(files.take("a", 8.0, None, clock))
-    watch = LeaseWatch(clock)
+def test_what_another_has_watched_counts(files: LeaseFolder, clock: Clock) -> None:
+    held(files.take("a", 8.0, None))
+    watch = LeaseWatch(clock, 8.0)
     watch.look(files.read(), unchanged_s=9.0)
     assert not watch.free
     clock.now_s += 1.1
@@ -134,9 +139,9 @@ def test_of_many_takers_one_wins(files: LeaseFolder) -> None:
 @given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["step", "renew", "take", "release"])), max_size=40))
 def test_never_two_who_may_run(tmp_path_factory: pytest.TempPathFactory, moves: list[tuple[int, str]]) -> None:
     """Three hosts on one lease, in any order of looking, renewing, sleeping: at most one may run at any time."""
-    files = LeaseFolder(tmp_path_factory.mktemp("lease"))
     clock = Clock()
-    watches = [LeaseWatch(clock) for _ in range(3)]
+    files = LeaseFolder(tmp_path_factory.mktemp("lease"), clock=clock)
+    watches = [LeaseWatch(clock, 8.0) for _ in range(3)]
     leases: dict[int, HeldLease] = {}
     for host, move in moves:
         clock.now_s += 1.7 if move == "step" else 0.0
@@ -147,9 +152,65 @@ def test_never_two_who_may_run(tmp_path_factory: pytest.TempPathFactory, moves: 
             except Fenced:
                 del leases[host]
         elif move == "take" and host not in leases and watches[host].free:
-            taken = files.take(f"h{host}", 3.0, files.read(), clock)
+            taken = files.take(f"h{host}", 3.0, files.read())
             if taken is not None:
                 leases[host] = taken
         elif move == "release" and host in leases:
             leases.pop(host).release()
         assert sum(lease.remaining_s > 0 for lease in leases.values()) <= 1
+
+
+def test_a_damaged_lease_heals_after_as_long_as_it_may_have_been_somebodys(files: LeaseFolder, clock: Clock) -> None:
+    """A machine that loses power can leave a file without a byte in it."""
+    held(files.take("a", 8.0, None))
+    (files.folder / "0000000001.lease").write_bytes(b"")
+    watch = LeaseWatch(clock, 8.0)
+    watch.look(files.read())
+    clock.now_s += 9.9
+    watch.look(files.read())
+    assert not watch.free, "its holder may live"
+    clock.now_s += 0.2
+    assert watch.free
+    assert held(files.take("b", 8.0, files.read())).record.epoch == 2
+
+
+def test_the_holder_of_a_damaged_lease_mends_it(files: LeaseFolder) -> None:
+    lease = held(files.take("a", 8.0, None))
+    (files.folder / "0000000001.lease").write_bytes(b"")
+    lease.renew()
+    assert files.read() == lease.record
+
+
+def test_the_same_epoch_in_other_hands_is_not_ours(files: LeaseFolder) -> None:
+    """Somebody has wiped the folder, and the epochs count from 1 again."""
+    old = held(files.take("a", 8.0, None))
+    (files.folder / "0000000001.lease").unlink()
+    new = held(files.take("b", 8.0, None))
+    for forbidden in (old.renew, old.check, old.release):
+        with pytest.raises(Fenced, match="went to b"):
+            forbidden()
+    assert files.read() == new.record, "and nothing of it was touched"
+
+
+def test_a_renewal_that_took_longer_than_the_lease_is_none(files: LeaseFolder, clock: Clock) -> None:
+    """Somebody may have found it free before the write landed, and take it right after."""
+    lease = held(files.take("a", 8.0, None))
+    write = files.write
+
+    def slowly(record: LeaseRecord) -> None:
+        clock.now_s += 10.5
+        write(record)
+
+    files.write = slowly  # type: ignore[method-assign]
+    with pytest.raises(Fenced, match="while it was renewed"):
+        lease.renew()
+
+
+def test_drafts_of_the_dead_and_epochs_of_long_ago_are_forgotten(files: LeaseFolder) -> None:
+    for epoch in range(1, 302):
+        (files.folder / f"{epoch:010d}.lease.5f.draft").write_text("{")
+        lease = held(files.take("a", 8.0, files.read()))
+        assert lease.record.epoch == epoch
+        lease.release()
+    assert len(files.history()) == 200
+    assert len(list(files.folder.glob("*.draft"))) <= 2

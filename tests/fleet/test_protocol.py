@@ -7,7 +7,9 @@ import json
 import socket
 import struct
 import threading
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegate.domain import InvalidInput
+from tidegate.domain.codec import to_json
 from tidegate.fleet import calls
-from tidegate.fleet.calls import Client, Server, Unreachable
+from tidegate.fleet.calls import Client, Server, TcpWire, Unreachable
+from tidegate.fleet.folder import FleetFolder
+from tidegate.fleet.look import Lookout
 from tidegate.fleet.protocol import MOST_BYTES, ProtocolError, Refused, greet, make_token, read_token, welcome
+from tidegate.fleet.state import AgentStatus, HostCard, HostSpec
 
 TOKEN, OTHER = b"t" * 32, b"o" * 32
 
@@ -160,11 +166,88 @@ def test_nobody_there() -> None:
 
 def test_connections_are_bounded(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calls, "_MOST_CONNECTIONS", 1)
-    first = Client(server.address, TOKEN)
+    first, second = Client(server.address, TOKEN), Client(server.address, TOKEN)
     first.ask("status")
-    with pytest.raises(Unreachable):
-        Client(server.address, TOKEN).ask("status")
-    first.ask("status")
+    second.ask("status")
+    deadline_s = time.monotonic() + 10
+    while len(server._connections) > 1:
+        assert time.monotonic() < deadline_s, "whoever has asked nothing for longest is hung up on"
+    assert first.ask("status")["number"] == 3, "and connects anew when it has something to ask"
+
+
+def test_strangers_who_say_nothing_keep_nobody_out(server: Server) -> None:
+    silent = [socket.create_connection(server.address) for _ in range(80)]
+    assert Client(server.address, TOKEN).ask("status") == {"number": 1}
+    for wire in silent:
+        wire.close()
+
+
+def test_a_greeting_has_a_deadline_that_a_byte_now_and_then_does_not_extend() -> None:
+    ours, theirs = socket.socketpair()
+    ended = threading.Event()
+
+    def drip() -> None:
+        while not ended.wait(0.02):
+            with contextlib.suppress(OSError):
+                theirs.send(b"\x00")
+
+    threading.Thread(target=drip, daemon=True).start()
+    try:
+        with pytest.raises((TimeoutError, ProtocolError)):
+            welcome(ours, TOKEN, limit_s=0.3)
+    finally:
+        ended.set()
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        {"version": 1, "nonce": "0" * 32, "proof": "é" * 64},
+        {"version": 1, "nonce": "\ud800" * 40, "proof": "\ud800"},
+        {"version": 1, "nonce": "0" * 32, "proof": {"a": 1}},
+    ],
+    ids=["not-ascii", "surrogates", "no-text"],
+)
+def test_whatever_an_impostor_proves_itself_with_it_is_refused_and_nothing_else_happens(frame: dict[str, Any]) -> None:
+    data = json.dumps(frame).encode()
+    ours, theirs = socket.socketpair()
+    theirs.sendall(struct.pack(">I", len(data)) + data)
+    with pytest.raises(Refused, match="does not know"):
+        greet(ours, TOKEN)
+    ours, theirs = socket.socketpair()
+    theirs.sendall(2 * (struct.pack(">I", len(data)) + data))
+    with pytest.raises(Refused, match="does not know"):
+        welcome(ours, TOKEN)
+
+
+def test_deep_nesting_is_no_message() -> None:
+    ours, theirs = socket.socketpair()
+    theirs.sendall(struct.pack(">I", 4000) + b"[" * 4000)
+    with pytest.raises(ProtocolError, match="nested too deeply"):
+        welcome(ours, TOKEN)
+
+
+def test_one_impostor_among_the_hosts_does_not_end_the_look_at_the_others(tmp_path: Path) -> None:
+    """It listens where a host did, and proves itself with a text that cannot be compared."""
+    folder = FleetFolder(tmp_path)
+    status = AgentStatus(HostCard(HostSpec("good", "east", 1), "1", ("", 0), 1, 0.0), 0, ())
+    honest = Server(lambda kind, fields: {"status": to_json(status)}, TOKEN)
+    rogue = socket.create_server(("127.0.0.1", 0))
+
+    def deceive() -> None:
+        wire, _ = rogue.accept()
+        data = json.dumps({"version": 1, "nonce": "0" * 32, "proof": "é"}).encode()
+        wire.sendall(struct.pack(">I", len(data)) + data)
+
+    threading.Thread(target=deceive, daemon=True).start()
+    folder.write_card(replace(status.card, address=honest.address))
+    evil = replace(status.card, spec=HostSpec("evil", "east", 1), address=rogue.getsockname())
+    folder.write_card(evil)
+    seen = Lookout(folder, TcpWire(TOKEN)).look()
+    assert seen["good"].status == status
+    assert seen["evil"].refused
+    honest.close()
+    rogue.close()
 
 
 def test_the_token_is_made_once_and_for_its_owner_alone(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from statsmodels.tsa.arima.model import ARIMA
 from statsmodels.tsa.arima_process import ArmaProcess
 
-from tidegate.forecast import ArimaBank
+from tidegate.evaluate.forecast import ArimaBank
 
 ROWS = 2000
 

@@ -62,6 +62,7 @@ def test_figures_agree_with_the_file(tmp_path: Path, values: np.ndarray) -> None
     assert (tmp_path / "out" / "forecast.png").stat().st_size > 1000
 
 
+@pytest.mark.slow
 def test_later_rows_change_no_earlier_forecast(tmp_path: Path, values: np.ndarray) -> None:
     values = values[:240]
     other = values.copy()

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tidegate.forecast import ArimaBank, SelectingBank
-from tidegate.forecast.season import find_seasons
-from tidegate.forecast.series import read_series
-from tidegate.forecast.walk import walk
+from tidegate.evaluate.forecast import ArimaBank, SelectingBank
+from tidegate.evaluate.forecast.season import find_seasons
+from tidegate.evaluate.forecast.series import read_series
+from tidegate.evaluate.forecast.walk import walk
 
 DATA = Path(os.environ.get("TIDEGATE_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
 
@@ -80,6 +80,7 @@ def test_intervals_recover_after_the_noise_grows() -> None:
     assert np.mean((walked.lower[late] <= values[late + 1]) & (values[late + 1] <= walked.upper[late])) > 0.86
 
 
+@pytest.mark.slow
 def test_a_random_walk_is_not_trusted_and_costs_little() -> None:
     rng = np.random.default_rng(8)
     values = 1000 + np.cumsum(rng.normal(size=2000))
@@ -110,6 +111,7 @@ def test_between_anchors_the_path_is_interpolated() -> None:
     assert path[0] == pytest.approx(100, abs=2)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not (DATA / "nab").is_dir(), reason="needs the series of NAB (set TIDEGATE_DATA)")
 def test_taxi_demand_is_forecast_better_than_by_its_naive_rivals() -> None:
     known = read_series(DATA / "nab" / "data" / "realKnownCause" / "nyc_taxi.csv", "value")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tidegate.adapters.sim.fleet_loop import FleetLoop, leave_alone
 from tidegate.domain.errors import InvalidInput
 from tidegate.managers import Budget
-from tidegate.sim.fleet_loop import FleetLoop, leave_alone
 
 from .worlds import MOST, REGIONS, SPEC, rows, seated, steered
 

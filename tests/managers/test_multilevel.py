@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tidegate.adapters.sim.fleet_load import made_up_days, per_second, regional_shares
+from tidegate.adapters.sim.fleet_loop import leave_alone
 from tidegate.domain.errors import InvalidInput
 from tidegate.experiments import multilevel
-from tidegate.sim.fleet_load import made_up_days, per_second, regional_shares
-from tidegate.sim.fleet_loop import leave_alone
 
 SPEC = multilevel.fleet()
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from tidegate.adapters.sim.fleet import FleetApplication, FleetOperator, FleetPlant, FleetSpec, HostKind, spread
+from tidegate.adapters.sim.fleet_kernel import Floats
+from tidegate.adapters.sim.fleet_loop import FleetLoop, LoopSettings
 from tidegate.managers import Budget
 from tidegate.managers.policies import LocalPolicy, OperatorLimits, Threshold
-from tidegate.sim.fleet import FleetApplication, FleetOperator, FleetPlant, FleetSpec, HostKind, spread
-from tidegate.sim.fleet_kernel import Floats
-from tidegate.sim.fleet_loop import FleetLoop, LoopSettings
 
 REGIONS = ("north", "south")
 SPEC = FleetSpec(

@@ -8,7 +8,6 @@ from tests.core.worlds import application, batch, pool
 from tidegate.control.controller import Controller
 from tidegate.control.knowledge import Knowledge
 from tidegate.domain import Decision, Observation
-from tidegate.domain.codec import from_json, to_json
 from tidegate.domain.policy import Policy
 
 POLICY = Policy.model_validate({"executors": {"max": 6}})
@@ -41,16 +40,16 @@ def abnormal(decisions: list[Decision]) -> list[int]:
 
 
 def row_s(controller: Controller) -> float:
-    cost = controller.knowledge.workloads["app"].cost
-    assert cost is not None
-    return cost.row_s + cost.batch_s / 314
+    table = controller.knowledge.evaluation.table
+    return float(table["row_s"][0] + table["batch_s"][0] / 314)
 
 
 def test_a_spike_is_journalled_and_not_learnt_from() -> None:
     controller, decisions = stepped(played([1.0] * 120 + [12.0] + [1.0] * 3))
     assert abnormal(decisions) == [120]
     assert row_s(controller) == pytest.approx(0.005, rel=0.03)
-    assert controller.knowledge.workloads["app"].rows_done == sum(300 + 7 * (step % 5) for step in range(124))
+    rows_done = controller.knowledge.evaluation.table["rows_done"][0]
+    assert rows_done == sum(300 + 7 * (step % 5) for step in range(124))
 
 
 def test_what_lasts_is_the_new_normal() -> None:
@@ -64,7 +63,7 @@ def test_a_burst_of_rows_is_load_and_nothing_abnormal() -> None:
     controller, decisions = stepped(played([1.0] * 140, rows))
     assert not abnormal(decisions)
     assert any(decision.actions for decision in decisions[120:]), "the pool grows"
-    assert controller.knowledge.workloads["app"].points[-1].rows == 3000
+    assert controller.knowledge.evaluation.table["size"][0] == 3000
 
 
 def test_steady_costs_are_never_abnormal() -> None:
@@ -72,6 +71,7 @@ def test_steady_costs_are_never_abnormal() -> None:
     assert not abnormal(decisions)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("restart", [200, 257])
 def test_a_restarted_controller_sets_the_same_batches_aside(restart: int) -> None:
     costs = [1.0] * 320
@@ -83,6 +83,5 @@ def test_a_restarted_controller_sets_the_same_batches_aside(restart: int) -> Non
     first = Controller(POLICY)
     for observation in observations[:restart]:
         first.step(observation)
-    second = Controller(POLICY, from_json(Knowledge, to_json(first.knowledge)))
+    second = Controller(POLICY, Knowledge.from_bytes(first.knowledge.to_bytes()))
     assert [second.step(observation) for observation in observations[restart:]] == decisions[restart:]
-    assert len(second.knowledge.costs["app"].ratios) <= 256

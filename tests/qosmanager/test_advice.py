@@ -10,15 +10,14 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.core.worlds import application, batch
+from tidegate.adapters.sim import SimApplication, SimCluster, SimOperator
+from tidegate.adapters.sim.whatif import AdviceCheck, check_advice, replica
 from tidegate.cli.app import app
 from tidegate.control.controller import Controller
-from tidegate.control.entry import Entry
-from tidegate.control.journal import MemoryJournal, SqliteJournal
+from tidegate.control.journal import Entry, MemoryJournal, SqliteJournal
 from tidegate.control.runner import Runner
 from tidegate.domain import Advice, BatchSample, InvalidInput, Mode, ScaleExecutors
 from tidegate.domain.policy import Policy
-from tidegate.sim import SimApplication, SimCluster, SimOperator
-from tidegate.sim.whatif import AdviceCheck, check_advice, replica
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,12 @@ class Case:
 
     def policy(self, **changes: Any) -> Policy:
         return Policy.model_validate(
-            {"objective": {"latency_s": self.latency_s}, "executors": {"max": self.executors}} | changes
+            {
+                "objective": {"latency_s": self.latency_s},
+                "executors": {"max": self.executors},
+                "knobs": {"parallelism": False},
+            }
+            | changes
         )
 
     def played(self, until_s: float = 150.0, **changes: Any) -> tuple[SimCluster, list[Entry]]:
@@ -102,6 +106,7 @@ def test_what_is_advised_does_in_the_simulator(case: Case) -> None:
     assert checks["send-less"].sharp
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gated", [True, False])
 def test_an_objective_is_relaxed_only_where_one_can_be_held(gated: bool) -> None:
     assert "relax-objective" not in last_advice(played(CASES["too much for ever"]))
@@ -117,6 +122,7 @@ def test_an_objective_is_relaxed_only_where_one_can_be_held(gated: bool) -> None
     assert not entries[-1].decision.qos, "and the objective is held"
 
 
+@pytest.mark.slow
 def test_with_the_advised_executors_the_controller_holds_the_objective() -> None:
     case = CASES["too late"]
     more = last_advice(played(case))["add-executors"]
@@ -135,7 +141,7 @@ def test_nothing_is_advised_while_something_can_be_tried() -> None:
         for entry in entries
         if entry.decision and any(isinstance(action, ScaleExecutors) for action in entry.decision.actions)
     ]
-    assert len(grew) == 3
+    assert len(grew) >= 2
     assert first >= max(grew) + 30
 
 

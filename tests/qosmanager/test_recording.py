@@ -11,7 +11,7 @@ from tidegate.control.controller import Controller
 from tidegate.control.journal import MemoryJournal
 from tidegate.control.recording import RecordingJournal
 from tidegate.control.runner import Runner
-from tidegate.domain import Decision, Observation, Receipt
+from tidegate.domain import Observation, Receipt, Targets
 from tidegate.domain.policy import Policy
 from tidegate.history import HistoryWriter, read_history
 
@@ -27,13 +27,19 @@ class Replayed:
         self.time_s += 0.02
         return self._left.pop(0)
 
-    def apply(self, decision: Decision) -> Receipt:
+    def converge(self, targets: Targets) -> Receipt:
         return Receipt()
+
+    def release(self) -> None:
+        pass
 
     def now_s(self) -> float:
         return self.time_s
 
-    def sleep_until(self, time_s: float) -> bool:
+    def monotonic_s(self) -> float:
+        return self.time_s
+
+    def sleep_until(self, monotonic_s: float) -> bool:
         return True
 
 

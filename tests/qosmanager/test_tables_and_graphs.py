@@ -15,8 +15,8 @@ from tidegate.domain import Decision, LatencySample, Observation, PolicyInvalid
 from tidegate.domain.codec import from_json, to_json
 from tidegate.domain.objectives import QosGraph, QosRow
 from tidegate.domain.policy import Policy
-from tidegate.monitor.measurement import MeasurementPlan, plan_measurements
-from tidegate.monitor.qos import QosMemory, evaluate, observe
+from tidegate.evaluate.measurement import MeasurementPlan, plan_measurements
+from tidegate.evaluate.qos import QosMemory, evaluate, observe
 
 WANTED = """
 applications:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
-from tidegate.spark.cgroups import PROCS, V1, V2, CgroupFiles, CgroupTree, Knobs
+from tidegate.adapters.host.cgroups import PROCS, V1, V2, CgroupFiles, CgroupTree, Knobs
 
 
 class FakeKernel(CgroupFiles):

@@ -14,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.shares.kernels import KNOBS, FakeKernel
+from tidegate.adapters.host.cgroups import V1, V2, CgroupTree
+from tidegate.adapters.host.records import check_record
+from tidegate.adapters.host.shares import PARENT, ProcessGroups, recover
 from tidegate.domain import EnvironmentUnfit, InvalidInput
-from tidegate.spark.cgroups import V1, V2, CgroupTree
-from tidegate.spark.shares import PARENT, ProcessGroups, recover
 
 STRANGER = 4_000_001
 """No process has this number; the fake kernel does not mind."""
@@ -133,16 +134,16 @@ def test_what_a_killed_owner_left_is_undone_at_the_next_start(
 ) -> None:
     groups.set_share("q1", 0.6)
     (record,) = (tmp_path / "records").glob("*.json")
-    assert recover(tmp_path / "records", kernel) == 0, "an owner that lives is left alone"
+    assert recover(tmp_path / "records", kernel, kernel.tree()) == 0, "an owner that lives is left alone"
     left = json.loads(record.read_text())
     record.write_text(json.dumps({**left, "since": left["since"] - 100}))  # another process under the same number
-    assert recover(tmp_path / "records", kernel) == 1
+    assert recover(tmp_path / "records", kernel, kernel.tree()) == 1
     assert not list(kernel.root.rglob(PARENT))
     assert not record.exists()
 
 
 def test_a_damaged_record_is_passed_over(kernel: FakeKernel, tmp_path: Path) -> None:
-    (tmp_path / "records").mkdir()
+    (tmp_path / "records").mkdir(mode=0o700)
     (tmp_path / "records" / "1.json").write_text("{")
     assert recover(tmp_path / "records", kernel) == 0
 
@@ -183,11 +184,73 @@ def test_weights_keep_order_and_range(one: float, other: float) -> None:
 
 def test_the_guardian_undoes_when_its_owner_is_gone(tmp_path: Path) -> None:
     record = tmp_path / "records" / "1.json"
-    record.parent.mkdir()
-    places = [{"folder": str(tmp_path / "absent"), "origin": str(tmp_path)}]
+    record.parent.mkdir(mode=0o700)
+    root, _ = CgroupTree.find().roots["cpu"]
+    places = [{"folder": str(root / PARENT / "absent"), "origin": str(root)}]
     record.write_text(json.dumps({"owner": 2**22 + 1, "since": 0.0, "places": places}))
-    guardian = subprocess.Popen([sys.executable, "-m", "tidegate.spark.guardian", str(record)], stdin=subprocess.PIPE)
+    guardian = subprocess.Popen(
+        [sys.executable, "-m", "tidegate.adapters.host.guardian", str(record)], stdin=subprocess.PIPE
+    )
     assert guardian.stdin is not None
     guardian.stdin.close()
     assert guardian.wait(timeout=20) == 0
     assert not record.exists()
+
+
+def planted(records: Path, **record: object) -> Path:
+    records.mkdir(mode=0o700, exist_ok=True)
+    path = records / "planted.json"
+    path.write_text(json.dumps({"owner": 4_000_009, "since": 0.0, "handed": {}, **record}))
+    path.chmod(0o600)
+    return path
+
+
+def test_a_record_moves_only_what_tidegate_has_moved(kernel: FakeKernel, tmp_path: Path) -> None:
+    """Somebody names a group of somebody else's: its processes stay where they are."""
+    foreign = next(iter(kernel.mounts.values())) / "foreign"
+    kernel.make(foreign)
+    kernel.write(foreign / "cgroup.procs", str(STRANGER))
+    places = [{"folder": str(foreign), "origin": str(foreign.parent)}]
+    planted(tmp_path / "records", places=places)
+    assert recover(tmp_path / "records", kernel, kernel.tree()) == 0
+    assert kernel.members(foreign) == [STRANGER]
+    outside = tmp_path / "elsewhere" / PARENT / "group"
+    outside.mkdir(parents=True)
+    elsewhere = [{"folder": str(outside), "origin": str(tmp_path / "elsewhere")}]
+    with pytest.raises(ValueError, match="not in a control group tree"):
+        check_record({"places": elsewhere}, kernel.tree())
+    planted(tmp_path / "records", places=elsewhere)
+    assert recover(tmp_path / "records", kernel, kernel.tree()) == 0
+    assert outside.is_dir(), "not a control group at all"
+    planted(tmp_path / "records", places=[], handed={str(foreign): ["cpu"]})
+    assert recover(tmp_path / "records", kernel, kernel.tree()) == 0
+
+
+def test_records_count_only_where_nobody_else_can_write(kernel: FakeKernel, tmp_path: Path) -> None:
+    groups = ProcessGroups(kernel.tree(), kernel, tmp_path / "records", guardian=False)
+    groups.adopt("q1", [STRANGER])
+    groups.set_share("q1", 0.5)
+    groups.adopt("q3", [STRANGER + 1])
+    records = tmp_path / "records"
+    assert records.stat().st_mode & 0o777 == 0o700
+    (record,) = records.glob("*.json")
+    assert record.stat().st_mode & 0o777 == 0o600
+    record.write_text(json.dumps({**json.loads(record.read_text()), "owner": 4_000_009}))  # as if we were gone
+    records.chmod(0o777)
+    assert recover(records, kernel, kernel.tree()) == 0
+    with pytest.raises(EnvironmentUnfit, match="open to others"):
+        groups.set_share("q3", 0.5)
+    records.chmod(0o700)
+    record.chmod(0o666)
+    assert recover(records, kernel, kernel.tree()) == 0
+    record.chmod(0o600)
+    assert recover(records, kernel, kernel.tree()) == 1
+
+
+def test_the_folder_of_records_is_not_somebody_elses_link(tmp_path: Path, kernel: FakeKernel) -> None:
+    (tmp_path / "theirs").mkdir(mode=0o700)
+    (tmp_path / "records").symlink_to(tmp_path / "theirs")
+    made = ProcessGroups(kernel.tree(), kernel, tmp_path / "records", guardian=False)
+    made.adopt("q1", [STRANGER])
+    with pytest.raises(EnvironmentUnfit, match="not a folder"):
+        made.set_share("q1", 0.5)

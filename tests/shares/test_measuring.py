@@ -10,12 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tidegate.control.entry import Entry
-from tidegate.control.journal import SqliteJournal
+from tidegate.adapters.spark.admission import read_admission
+from tidegate.control.journal import Entry, SqliteJournal
 from tidegate.domain import (
     ApplicationSample,
     BatchSample,
-    Decision,
     ExecutorPool,
     Observation,
     OperatorSample,
@@ -23,6 +22,7 @@ from tidegate.domain import (
     ScaleExecutors,
     SetAdmission,
     SetShare,
+    Targets,
 )
 from tidegate.experiments.qos_classes import ApplicationRows, QosRun, to_json
 from tidegate.experiments.qos_plan import APPLICATIONS, CLASSES, PLANS, QosPlan, even
@@ -30,7 +30,6 @@ from tidegate.experiments.qos_processes import HostCluster, Worker, in_cpu_time
 from tidegate.experiments.qos_run_figures import figures
 from tidegate.experiments.rowlatency import row_latencies
 from tidegate.load import Timeline
-from tidegate.spark.admission import read_admission
 
 POOL = ExecutorPool((), 0, 1)
 
@@ -124,8 +123,8 @@ def test_a_host_joins_what_its_applications_say_and_steers_them_all(tmp_path: Pa
         "q3-md5": [],
     }
     assert [sample.batches for sample in second.applications] == [(), ()], "each batch appears once"
-    receipt = host.apply(Decision(1, 0.0, (SetShare("q1", 0.7), SetAdmission("q3-md5", 40), ScaleExecutors(3)), (), ()))
-    assert [one.outcome for one in receipt.actions] == [Outcome.DONE, Outcome.DONE, Outcome.REFUSED]
+    receipt = host.converge(Targets().after([SetShare("q1", 0.7), SetAdmission("q3-md5", 40), ScaleExecutors(3)]))
+    assert [one.outcome for one in receipt.actions] == [Outcome.REFUSED, Outcome.DONE, Outcome.DONE]
     assert shares.given == {"q1": 0.7}
     admission = read_admission(tmp_path / "q3.json")
     assert admission is not None

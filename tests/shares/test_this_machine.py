@@ -15,14 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.spark.cgroups import CgroupTree
-from tidegate.spark.shares import PARENT, ProcessGroups
+from tidegate.adapters.host.cgroups import CgroupTree
+from tidegate.adapters.host.shares import PARENT, ProcessGroups
 
 SLEEPER = "import time; time.sleep(60)"
 OWNER = """
 import sys, time
 from pathlib import Path
-from tidegate.spark.shares import ProcessGroups
+from tidegate.adapters.host.shares import ProcessGroups
 groups = ProcessGroups(records=Path(sys.argv[1]))
 groups.adopt("sleeper", [int(sys.argv[2])])
 groups.set_share("sleeper", 0.5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tidegate.sim.history import History
+from tidegate.adapters.sim.history import History
 
 
 def remember(values: np.ndarray, length: int = 512) -> History:

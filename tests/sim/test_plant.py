@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tidegate.adapters.sim.plant import NOWHERE, Link, Plant, Task
 from tidegate.domain import InvalidInput
-from tidegate.sim.plant import NOWHERE, Link, Plant, Task
 
 
 def one_task(rows_per_step: float, segments: int = 128) -> Plant:

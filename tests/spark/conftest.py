@@ -1,4 +1,4 @@
-"""One embedded cluster for all Spark tests: two executors of two slots, the UI off."""
+"""One embedded cluster for all Spark tests: two executors of two slots, the UI off; and one Kafka broker."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
+from tidegate.adapters.spark.attach import Gate, attach
+from tidegate.adapters.spark.embedded import embedded_session
 from tidegate.control.journal import read_entries
 from tidegate.domain import ApplicationSample, BatchSample, Observation, RebalanceReport
-from tidegate.spark.attach import Gate, attach
-from tidegate.spark.embedded import embedded_session
+from tidegate.experiments import kafka_broker
 
 HERE = Path(__file__).parent
+Produce = Callable[[str, int], None]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -26,7 +29,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    session = embedded_session("tidegate-tests", executors=1, most_executors=2, slots=2, memory_mb=1024)
+    jars = {} if kafka_broker.available() else {"spark.jars": ",".join(kafka_broker.connector_jars())}
+    session = embedded_session("tidegate-tests", executors=1, most_executors=2, slots=2, memory_mb=1024, settings=jars)
     yield session
     session.stop()
 
@@ -34,10 +38,51 @@ def spark() -> Iterator[SparkSession]:
 @pytest.fixture
 def gate(spark: SparkSession, tmp_path: Path) -> Iterator[Gate]:
     """Watches only: the tests turn the knobs themselves."""
-    with attach(spark, {"mode": "off", "interval_s": 0.5, "store": str(tmp_path / "gate.db")}) as attached:
+    with attach(spark, {"mode": "off", "interval_s": 0.5, "journal": {"path": str(tmp_path / "gate.db")}}) as attached:
         yield attached
     for query in attached.queries():
         query.query.stop()
+
+
+@pytest.fixture(scope="session")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A real broker, while there are tests that want it."""
+    missing = kafka_broker.available()
+    if missing:
+        pytest.skip(missing)
+    pytest.importorskip("confluent_kafka")
+    with kafka_broker.Broker(tmp_path_factory.mktemp("broker")) as broker:
+        yield broker.address
+
+
+@pytest.fixture
+def produce(address: str) -> Produce:
+    """Rows into a topic of four partitions, three quarters of them into the first."""
+    from confluent_kafka import Producer
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin, producer, known = (
+        AdminClient({"bootstrap.servers": address}),
+        Producer({"bootstrap.servers": address}),
+        set(),
+    )
+
+    def into(topic: str, rows: int) -> None:
+        if topic not in known:
+            admin.create_topics([NewTopic(topic, 4)])[topic].result(30)
+            known.add(topic)
+        for row in range(rows):
+            producer.produce(topic, key=str(row % 50).encode(), value=b"x", partition=0 if row % 4 else row % 3 + 1)
+            if row % 1000 == 0:
+                producer.poll(0)
+        assert producer.flush(30) == 0
+
+    return into
+
+
+def input_rows(query: StreamingQuery) -> list[int]:
+    """Rows of each batch that had any."""
+    return [report["numInputRows"] for report in query.recentProgress if report["numInputRows"]]
 
 
 def wait_for(condition: Callable[[], Any], what: str, limit_s: float = 90.0) -> Any:

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tidegate.adapters.spark.attach import Gate
 from tidegate.experiments.batch_latency import Course, evaluate, measure
 from tidegate.experiments.batch_latency_figures import draw_all
 from tidegate.experiments.batch_latency_plan import WORKLOADS, Plan
 from tidegate.load import Constant
-from tidegate.spark.attach import Gate
 
 ROWS = 600
 TINY = Plan(

@@ -14,9 +14,9 @@ import os, sys, time
 os.environ["PYSPARK_PYTHON"] = sys.executable
 from pyspark.sql import SparkSession
 import tidegate
-from tidegate.domain import InvalidInput
-from tidegate.spark import executors
-from tidegate.spark.pool import ExecutorPoolKeeper
+from tidegate.domain import InvalidInput, Targets
+from tidegate.adapters.spark import executors
+from tidegate.adapters.spark.pool import ExecutorPoolKeeper
 """
 
 
@@ -43,14 +43,14 @@ def test_dynamic_allocation_is_refused_or_taken_over_as_the_policy_says(tmp_path
             .config("spark.dynamicAllocation.maxExecutors", "2").getOrCreate()
         )
         try:
-            tidegate.attach(spark, {"store": "a.db"})
+            tidegate.attach(spark, {"journal": {"path": "a.db"}})
         except InvalidInput as error:
             print("refused:", error)
-        watched = tidegate.attach(spark, {"store": "b.db", "mode": "recommend"})
+        watched = tidegate.attach(spark, {"journal": {"path": "b.db"}, "mode": "recommend"})
         watched.stop()
-        gate = tidegate.attach(spark, {"store": "c.db", "dynamic_allocation": "take-over", "interval_s": 0.5})
-        from tidegate.domain import Decision, ScaleExecutors
-        gate.cluster.apply(Decision(1, 0.0, (ScaleExecutors(2),), (), ()))
+        policy = {"journal": {"path": "c.db"}, "dynamic_allocation": "take-over", "interval_s": 0.5}
+        gate = tidegate.attach(spark, policy)
+        gate.cluster.converge(Targets(executors=2))
         deadline = time.time() + 60
         while gate.cluster.observe().pool.registered != 2 and time.time() < deadline:
             time.sleep(0.5)
@@ -69,7 +69,7 @@ def test_a_local_master_is_watched_and_not_scaled(tmp_path: Path) -> None:
     done = run(
         """
         spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
-        gate = tidegate.attach(spark, {"store": "a.db", "interval_s": 0.2})
+        gate = tidegate.attach(spark, {"journal": {"path": "a.db"}, "interval_s": 0.2})
         query = spark.readStream.format("rate").load().writeStream.format("noop").queryName("q").start()
         deadline = time.time() + 60
         while time.time() < deadline:

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
 
+from tidegate.adapters.spark import correlations as engine
 from tidegate.analysis.correlation import correlate
 from tidegate.history import MetricTable
-from tidegate.spark import correlations as engine
 
 
 def _values(rows: int) -> np.ndarray[Any, np.dtype[np.float64]]:

@@ -16,6 +16,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.spark.conftest import wait_for
+from tidegate.control.journal import read_entries
+from tidegate.domain import MoveApplication
 from tidegate.fleet.evidence import committed_rows, overlaps, runs
 from tidegate.fleet.folder import FleetFolder
 from tidegate.workloads.wordcount import check_rows, expected_counts, state_counts
@@ -86,6 +88,11 @@ def test_a_move_and_a_killed_host_lose_and_double_nothing(spark: SparkSession, f
     assert {app["application"]: app["phase"] for app in report["applications"]} == dict.fromkeys(
         APPLICATIONS, "running"
     )
+    host, centre = read_entries(folder.host_journal("east-1")), list(read_entries(folder.centre_journal))
+    watched = {sample.name for entry in host if entry.observation for sample in entry.observation.applications}
+    assert watched >= {"words-east"}, "a host journals what it sees and decides, as a single job does"
+    moves = [one for entry in centre if entry.decision for one in entry.decision.actions]
+    assert MoveApplication("words-east", "east-1") in moves
     for name in APPLICATIONS:
         assert fleet(folder.root, "withdraw", name)["ended"]
         assert overlaps(runs(folder, name)) == []

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from pyspark.sql import SparkSession
 
+from tidegate.adapters.spark.islands import spark_engine
 from tidegate.placement import Problem, solve_islands
-from tidegate.spark.islands import spark_engine
 
 
 def test_spark_finds_what_one_machine_finds(spark: SparkSession) -> None:

@@ -12,12 +12,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from tests.spark.conftest import wait_for
+from tidegate.adapters.spark.attach import Gate, attach
+from tidegate.adapters.spark.queries import Build
+from tidegate.adapters.spark.settings import Settings
+from tidegate.adapters.spark.topology import Topology
 from tidegate.control.journal import read_entries
 from tidegate.domain import SetParallelism
-from tidegate.spark.attach import Gate, attach
-from tidegate.spark.queries import Build
-from tidegate.spark.settings import Settings
-from tidegate.spark.topology import Topology
 
 
 def lines(session: SparkSession, settings: Settings, rate: int) -> Topology:
@@ -28,11 +28,10 @@ def lines(session: SparkSession, settings: Settings, rate: int) -> Topology:
 def watched(spark: SparkSession, folder: Path, name: str, build: Build, code: str) -> Gate:
     """Run until the planner has told that reason."""
     policy = {
-        "planner": "me-stream",
         "mode": "apply",
         "objective": {"latency_s": 1.5},
         "executors": {"min": 1, "max": 1},
-        "store": str(folder / "gate.db"),
+        "journal": {"path": str(folder / "gate.db")},
     }
     with attach(spark, policy) as gate:
         query = gate.start(name, build, checkpoint=folder / "checkpoint")

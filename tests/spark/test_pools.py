@@ -9,14 +9,14 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from tidegate.adapters.spark.pools import SchedulerPools
 from tidegate.domain import Outcome, SetShare
-from tidegate.spark.pools import SchedulerPools
 
 SCRIPT = """
 import json, threading, time
 from tidegate.domain import SetShare
 from tidegate.experiments.qos_plan import own_session
-from tidegate.spark.pools import SchedulerPools, in_pool
+from tidegate.adapters.spark.pools import SchedulerPools, in_pool
 
 spark = own_session("pools")
 sc = spark.sparkContext

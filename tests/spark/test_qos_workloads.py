@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.spark.conftest import wait_for_batches
+from tidegate.adapters.spark.attach import Gate
 from tidegate.load import Constant, RandomText, RecordedRides, Rides
 from tidegate.load.rides import FIELDS
-from tidegate.spark.attach import Gate
 from tidegate.workloads.dpip import Dpip, breaks, cleaned, fares, parsed, zone_table
 from tidegate.workloads.gsm import PATTERN, Gsm, grep, md5, sort
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -10,7 +13,24 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from tests.core import bare_replay
 from tests.spark.conftest import batches, observations, rebalances, samples, wait_for, wait_for_batches
+from tidegate.adapters.spark.admission import (
+    Admission,
+    InForce,
+    Request,
+    read_admission,
+    read_answer,
+    write_admission,
+    write_answer,
+    write_request,
+)
+from tidegate.adapters.spark.attach import Gate, attach
+from tidegate.adapters.spark.settings import Settings
+from tidegate.adapters.spark.source import LoadReader
+from tidegate.adapters.spark.topology import Topology
+from tidegate.adapters.spark.transaction import RebalanceFailed, Step, Transaction
+from tidegate.control import runner
 from tidegate.control.controller import Controller
 from tidegate.control.journal import read_entries, read_notes
 from tidegate.domain import (
@@ -23,19 +43,16 @@ from tidegate.domain import (
     SetAdmission,
     SetBatchInterval,
     SetParallelism,
+    Targets,
 )
+from tidegate.domain.codec import from_json, to_json
 from tidegate.domain.policy import Policy
 from tidegate.load import Constant
-from tidegate.spark.admission import Admission, InForce, read_admission, read_answer, write_admission, write_answer
-from tidegate.spark.attach import Gate, attach
-from tidegate.spark.rebalance import RebalanceFailed, Step, Transaction
-from tidegate.spark.settings import Settings
-from tidegate.spark.topology import Topology
 from tidegate.workloads.wordcount import WordCount, check_rows, expected_counts, state_counts
 
 
 def apply(gate: Gate, *actions: Action) -> Receipt:
-    return gate.cluster.apply(Decision(1, time.time(), actions, (), ()))
+    return gate.cluster.converge(Targets().after(actions))
 
 
 def test_admission_changes_while_the_query_runs(spark: SparkSession, gate: Gate) -> None:
@@ -71,8 +88,7 @@ def test_parallelism_changes_by_a_restart_and_no_row_is_lost_or_doubled(spark: S
         lambda: (seen := batches(gate, "restarted")) and seen[-1].rows and seen[-1].operators[1].parallelism == 3,
         "a batch with three look-up tasks",
     )
-    again = apply(gate, SetParallelism("restarted", "lookup", 3))
-    assert again.actions[0].note == "already so"
+    assert apply(gate, SetParallelism("restarted", "lookup", 3)).actions == (), "it is so already"
     query.stop_at_boundary()
     gate.settle()
     rows = sum(batch.rows for batch in batches(gate, "restarted"))
@@ -80,47 +96,12 @@ def test_parallelism_changes_by_a_restart_and_no_row_is_lost_or_doubled(spark: S
     assert (check.rows_out, check.rows_lost, check.rows_doubled) == (rows, 0, 0)
 
 
-def test_a_file_source_is_limited_through_restarts_and_freed_when_control_ends(
-    spark: SparkSession, gate: Gate, tmp_path: Path
-) -> None:
-    folder = tmp_path / "lines"
-    folder.mkdir()
-
-    def add_files(first: int, count: int) -> None:
-        for number in range(first, first + count):
-            (tmp_path / "new").write_text("".join(f"{number} {row}\n" for row in range(10)))
-            (tmp_path / "new").rename(folder / f"{number:04}.txt")
-
-    def build(session: SparkSession, settings: Settings) -> DataStreamWriter:
-        lines = session.readStream.format("text").options(**settings.limit("file", rows_per_file=10)).load(str(folder))
-        writer = lines.writeStream.format("noop").option("checkpointLocation", settings.checkpoint)
-        return writer.trigger(processingTime="300 milliseconds")
-
-    add_files(0, 9)
-    query = gate.start("files", build)
-    wait_for(lambda: any(batch.rows == 90 for batch in batches(gate, "files")), "a batch with all files")
-    assert "through a restart" in next(str(one) for one in gate.capabilities() if "files" in one.actuator)
-    assert apply(gate, SetAdmission("files", 20)).actions[0].outcome is Outcome.UNDER_WAY
-    assert wait_for(lambda: rebalances(gate, "files"), "the report of the restart")[0].done
-    add_files(9, 6)
-    wait_for(lambda: sum(batch.rows for batch in batches(gate, "files")) == 150, "all files")
-    assert max(batch.rows for batch in batches(gate, "files")[1:]) == 20
-    assert samples(gate, "files")[-1].admission_rows == 20
-    gate.stop()
-    assert query.settings.rows_per_trigger is None
-    add_files(15, 5)
-    wait_for(
-        lambda: any(report["numInputRows"] >= 30 for report in query.query.recentProgress), "a batch without limit"
-    )
-    query.query.stop()
-
-
 def test_a_gate_closed_for_a_moment_does_not_stay_so(spark: SparkSession, gate: Gate) -> None:
     job = WordCount(Constant(rate=200), lookup_s=0.0, lookup_tasks=1, count_tasks=1, trigger_s=0.3)
     query = gate.start("momentary", job.build)
     wait_for_batches(gate, "momentary", 2)
     query.close_gate("test")
-    wait_for(lambda: (query.gate_answer or InForce(Admission(), 0.0, 0)).admission.rows_per_trigger == 1, "the closure")
+    wait_for(lambda: query.gate_answer and query.gate_answer.closed, "the closure")
     apply(gate, SetAdmission("momentary", 55))
     query.open_gate("test")
     wait_for(lambda: batches(gate, "momentary")[-1].rows == 55, "a batch of 55 rows")
@@ -190,8 +171,10 @@ def test_queries_that_were_not_started_through_the_gate_are_not_restarted(
     assert "gate.start" in receipt.actions[0].note
 
 
-def test_an_error_in_the_control_leaves_the_job_running(spark: SparkSession, tmp_path: Path) -> None:
-    policy = {"mode": "recommend", "interval_s": 0.5, "store": str(tmp_path / "gate.db")}
+def test_an_error_in_the_control_leaves_the_job_running(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = {"mode": "recommend", "interval_s": 0.5, "journal": {"path": str(tmp_path / "gate.db")}}
     with attach(spark, policy) as gate:
         job = WordCount(Constant(rate=100), lookup_s=0.0, lookup_tasks=2, count_tasks=2)
         query = gate.start("survivor", job.build)
@@ -200,6 +183,13 @@ def test_an_error_in_the_control_leaves_the_job_running(spark: SparkSession, tmp
         def broken(observation: object) -> Decision:
             raise ZeroDivisionError("a bug in a planner")
 
+        healthy = gate.controller.step
+        gate.controller.step = broken  # type: ignore[method-assign, assignment]
+        wait_for(lambda: any(note.event == "step-failed" for note in read_notes(gate.journal.path)), "a failed step")
+        gate.controller.step = healthy  # type: ignore[method-assign]
+        gate.settle(30.0)
+        assert gate.running, "one step that fails does not end the control"
+        monkeypatch.setattr(runner, "MOST_FAILURES", 2)
         gate.controller.step = broken  # type: ignore[method-assign, assignment]
         wait_for(lambda: not gate.running, "the end of the control")
         assert isinstance(gate.failure, ZeroDivisionError)
@@ -212,7 +202,12 @@ def test_an_error_in_the_control_leaves_the_job_running(spark: SparkSession, tmp
 
 def test_recorded_observations_of_a_live_run_repeat_its_decisions(spark: SparkSession, tmp_path: Path) -> None:
     policy = Policy.model_validate(
-        {"mode": "recommend", "interval_s": 0.5, "store": str(tmp_path / "gate.db"), "objective": {"latency_s": 4}}
+        {
+            "mode": "recommend",
+            "interval_s": 0.5,
+            "journal": {"path": str(tmp_path / "gate.db")},
+            "objective": {"latency_s": 4},
+        }
     )
     with attach(spark, policy) as gate:
         job = WordCount(Constant(rate=300), lookup_s=0.005, lookup_tasks=4, count_tasks=2)
@@ -226,18 +221,50 @@ def test_recorded_observations_of_a_live_run_repeat_its_decisions(spark: SparkSe
     assert [again.step(entry.observation) for entry in entries if entry.observation] == decisions
 
 
+def test_a_live_run_that_acted_is_repeated_without_the_extras(spark: SparkSession, tmp_path: Path) -> None:
+    """Observations and receipts of a run in mode apply, given to a controller that has numpy, pydantic and pyyaml."""
+    policy = Policy.model_validate(
+        {"interval_s": 0.5, "journal": {"path": str(tmp_path / "gate.db")}, "objective": {"latency_s": 4}}
+    )
+    with attach(spark, policy) as gate:
+        job = WordCount(Constant(rate=300), lookup_s=0.005, lookup_tasks=4, count_tasks=2)
+        query = gate.start("acted", job.build)
+        wait_for_batches(gate, "acted", 12)
+        query.stop_at_boundary()
+    entries = [entry for entry in read_entries(tmp_path / "gate.db") if entry.observation is not None]
+    assert any(entry.decision and entry.decision.actions for entry in entries), "the run should have done something"
+    assert any(entry.receipt and entry.receipt.actions for entry in entries), "and the world should have answered"
+    lines = [
+        json.dumps([to_json(entry.observation), to_json(entry.receipt) if entry.receipt else None]) for entry in entries
+    ]
+    bare = subprocess.run(
+        [sys.executable, bare_replay.__file__],
+        input="\n".join([to_json(policy), "[]", *lines]),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert bare.returncode == 0, bare.stderr
+    found = json.loads(bare.stdout)
+    assert found["compiled"] is False
+    decisions = [from_json(Decision, text) for text in found["decisions"]]
+    assert decisions == [entry.decision for entry in entries]
+
+
 def test_a_restarted_driver_picks_its_knowledge_up(spark: SparkSession, tmp_path: Path) -> None:
-    policy = {"mode": "recommend", "interval_s": 0.5, "store": str(tmp_path / "gate.db")}
+    policy = {"mode": "recommend", "interval_s": 0.5, "journal": {"path": str(tmp_path / "gate.db")}}
     with attach(spark, policy) as first:
         job = WordCount(Constant(rate=100), lookup_s=0.004, lookup_tasks=2, count_tasks=2)
         query = first.start("learned", job.build)
         wait_for_batches(first, "learned", 8)
         query.stop_at_boundary()
     with attach(spark, policy) as second:
-        assert second.controller.knowledge.step >= first.controller.knowledge.step > 0
-        cost = second.controller.knowledge.workloads["learned"].cost
-        assert cost is not None
-        assert 0.004 <= cost.row_s < 0.05, "not less than the wait of a row"
+        known, before = (gate.controller.knowledge.evaluation for gate in (second, first))
+        assert known.step >= before.step > 0
+        row = known.table.row("learned")
+        assert row is not None
+        assert 0.004 <= known.table["row_s"][row] < 0.05, "not less than the wait of a row"
 
 
 def test_attaching_twice_is_refused(spark: SparkSession, gate: Gate) -> None:
@@ -281,6 +308,32 @@ def test_a_gate_file_that_is_half_written_changes_nothing(tmp_path: Path) -> Non
     write_answer(path, InForce(Admission(None, 0.0), 12.5, 70))
     assert read_answer(path) == InForce(Admission(None, 0.0), 12.5, 70)
     assert read_admission(path) == Admission(5, 1.0)
+
+
+def test_a_closed_gate_opens_by_itself_with_the_limit_that_was_asked(tmp_path: Path) -> None:
+    path = tmp_path / "gate.json"
+    start_ms = int(time.time() * 1000) - 60_000
+    reader = LoadReader({"load": "100", "gate": str(path), "start_ms": str(start_ms)})
+    start = reader.initialOffset()
+    write_request(path, Request(Admission(7), closed_until_s=time.time() + 1.0))
+    assert reader.latestOffset(start) == start
+    answer = read_answer(path)
+    assert answer is not None
+    assert (answer.closed, answer.admission) == (True, Admission(7))
+    wait_for(lambda: reader.latestOffset(start)["row"] == 7, "the end of the closure", limit_s=5)
+    write_request(path, Request(None, closed_until_s=time.time() - 1.0))
+    assert reader.latestOffset(start)["row"] > 1000, "nothing is asked any more: all rows"
+
+
+def test_a_gate_is_never_closed_for_good(spark: SparkSession, gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidegate.adapters.spark.queries._CLOSED_AT_MOST_S", 2.0)
+    job = WordCount(Constant(rate=200), lookup_s=0.0, lookup_tasks=1, count_tasks=1, trigger_s=0.3)
+    query = gate.start("forgotten", job.build)
+    wait_for_batches(gate, "forgotten", 1)
+    query.close_gate("somebody who never comes back")
+    wait_for(lambda: query.gate_answer and query.gate_answer.closed, "the closure")
+    before = len(batches(gate, "forgotten"))
+    wait_for(lambda: len(batches(gate, "forgotten")) > before + 1, "batches after the closure")
 
 
 def test_the_host_is_observed(gate: Gate) -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 SCRIPT = """
 import json, time
 from pathlib import Path
-from tidegate.domain import Decision, SetAdmission, SetShare
+from tidegate.domain import SetAdmission, SetShare, Targets
 from tidegate.experiments.qos_plan import own_session
 from tidegate.load import Constant
-from tidegate.spark.attach import attach
+from tidegate.adapters.spark.attach import attach
 from tidegate.workloads.gsm import Gsm
 
 def wait(condition):
@@ -23,16 +23,16 @@ def wait(condition):
 
 spark = own_session("switched-off")
 policy = {
-    "store": "gate.db", "interval_s": 0.5,
+    "journal": {"path": "gate.db"}, "interval_s": 0.5,
     "classes": {"q1": {"weight": 6}, "q3": {"weight": 1}},
-    "applications": {"q1-md5": {"qos_class": "q1"}},
+    "applications": {"q1-md5": {"class": "q1"}, "q3-md5": {"class": "q3"}},
 }
 gate = attach(spark, policy)
 gate.runner.mode = "off"  # the test decides
 query = gate.start("q1-md5", Gsm("md5", Constant(rate=200), trigger_s=0.5, source_tasks=1).build)
 pools = gate.cluster.pools
 wait(lambda: pools.in_force("q1") is not None and query.gated)
-gate.cluster.apply(Decision(1, 0.0, (SetShare("q1", 0.6), SetAdmission("q1-md5", 7)), (), ()))
+gate.cluster.converge(Targets().after([SetShare("q1", 0.6), SetAdmission("q1-md5", 7)]))
 wait(lambda: query.gate_answer.admission.rows_per_trigger == 7)
 found = {"during": [pools.in_force("q1").min_share, query.gate_answer.admission.rows_per_trigger]}
 gate.stop()

@@ -12,10 +12,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from tests.spark.conftest import batches, samples, wait_for, wait_for_batches
+from tidegate.adapters.spark.attach import Gate
+from tidegate.adapters.spark.settings import Settings
+from tidegate.adapters.spark.topology import Topology
 from tidegate.load import Constant, Timeline
-from tidegate.spark.attach import Gate
-from tidegate.spark.settings import Settings
-from tidegate.spark.topology import Topology
 from tidegate.workloads.wordcount import WordCount, check_rows, expected_counts, state_counts
 
 

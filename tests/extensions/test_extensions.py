@@ -1,0 +1,118 @@
+"""Parts are found by name, the built-in ones pass their own conformance checks, and the page's example works."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.core.worlds import steady
+from tidegate import extensions
+from tidegate.control.controller import Controller
+from tidegate.domain import Action, InvalidInput, Proposal, Reason, ScaleExecutors
+from tidegate.domain.policy import Policy
+from tidegate.evaluate.evaluation import Evaluation
+from tidegate.evaluate.forecast import ArimaBank, SelectingBank
+from tidegate.placement import SCHEDULERS, scheduler
+from tidegate.plan.arbiter import BUILT_IN
+from tidegate.plan.guards import GUARDS, GuardContext
+from tidegate.plan.planner import Plan, Proposer
+from tidegate.testing import check_controller, check_forecaster, check_guard, check_proposer, check_scheduler
+
+PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
+
+
+@pytest.fixture
+def registered() -> Iterator[None]:
+    yield
+    for kind in extensions.KINDS:
+        for name in tuple(extensions._registered[kind]):
+            extensions.forget(kind, name)
+
+
+class AlwaysFour:
+    """A rival that knows no load."""
+
+    def plan(self, evaluation: Evaluation) -> Plan:
+        return Plan((Proposal(ScaleExecutors(4), Reason("four", "always four")),))
+
+
+def never_on_sundays(action: Action, context: GuardContext) -> tuple[Action | None, Reason | None]:
+    return None, Reason("never-on-sundays", "it is always Sunday here")
+
+
+@pytest.mark.parametrize("kind", BUILT_IN, ids=lambda kind: kind.name)
+def test_every_proposer_conforms(kind: type[Proposer]) -> None:
+    check_proposer(kind)
+
+
+@pytest.mark.parametrize("name", GUARDS)
+def test_every_guard_conforms(name: str) -> None:
+    check_guard(GUARDS[name])
+
+
+@pytest.mark.parametrize("bank", [ArimaBank, SelectingBank])
+def test_every_forecaster_conforms(bank: Any) -> None:
+    check_forecaster(bank)
+
+
+@pytest.mark.parametrize("name", [name for name in SCHEDULERS if name != "paper-ga"])
+def test_every_scheduler_conforms(name: str) -> None:
+    check_scheduler(lambda: scheduler(name))
+
+
+def test_a_proposer_that_learns_while_it_proposes_is_found_out() -> None:
+    class Forgetful(Proposer):
+        name = "forgetful"
+
+        def __init__(self) -> None:
+            self.memory = {"asked": 0}
+
+        def propose(self, evaluation: Evaluation) -> Plan:
+            self.memory["asked"] += 1
+            return Plan()
+
+    with pytest.raises(AssertionError, match="must not change the memory"):
+        check_proposer(Forgetful)
+
+
+@pytest.mark.usefixtures("registered")
+def test_a_controller_decides_past_arbiter_and_guards() -> None:
+    check_controller(AlwaysFour)
+    extensions.register("controllers", "always-four", AlwaysFour)
+    policy = Policy.model_validate({"executors": {"max": 2}})
+    controller = Controller(policy, planner=extensions.make("controllers", "always-four"))
+    decision = controller.step(steady(100, 1, executors=1)[0])
+    assert decision.actions == (ScaleExecutors(4),)
+
+
+@pytest.mark.usefixtures("registered")
+def test_a_guard_that_is_plugged_in_holds_and_names_itself() -> None:
+    extensions.register("guards", "never-on-sundays", never_on_sundays)
+    controller = Controller(Policy.model_validate({"executors": {"min": 3, "max": 5}}))
+    decision = controller.step(steady(100, 1, executors=1)[0])
+    assert not decision.actions
+    assert decision.held[-1].guard == "never-on-sundays"
+
+
+@pytest.mark.usefixtures("registered")
+def test_the_example_of_the_page_runs_as_it_is_written() -> None:
+    code = "\n".join(re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL))
+    example = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)[0]
+    assert len([line for line in example.splitlines() if line.strip()]) <= 30
+    exec(compile(code, str(PAGE), "exec"), {})
+    controller = Controller(Policy.model_validate({"executors": {"max": 6}}))
+    decisions = [controller.step(seen) for seen in steady(100, 3, executors=1, start_s=18 * 3600.0)]
+    wanted = [held.wanted for held in decisions[0].held] + list(decisions[0].actions)
+    assert ScaleExecutors(4) in wanted
+    assert any(reason.code == "rush-hour" for reason in decisions[0].reasons)
+
+
+def test_an_unknown_name_says_what_there_is() -> None:
+    with pytest.raises(InvalidInput, match="no proposer named 'nobody'; there are: none"):
+        extensions.part("proposers", "nobody")
+    with pytest.raises(ValueError, match="not 'toasters'"):
+        extensions.names("toasters")

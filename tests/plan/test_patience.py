@@ -1,0 +1,32 @@
+"""Rows may queue within a long objective; who has a short one is served at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidegate.adapters.sim import SimApplication, SimCluster, SimOperator
+from tidegate.control.controller import Controller
+from tidegate.control.journal import MemoryJournal
+from tidegate.control.runner import Runner
+from tidegate.domain import ScaleExecutors
+from tidegate.domain.policy import Policy
+from tidegate.load import Burst
+
+
+def grown(objective_s: float) -> list[int]:
+    """Sizes asked for around a burst of ten seconds that two slots work off in fifty."""
+    job = SimApplication("job", Burst(40.0, 400.0, 60.0, 10.0), operators=(SimOperator("work", 0.02),))
+    cluster, journal = SimCluster([job], executors=1, slots_per_executor=2, seed=1), MemoryJournal()
+    policy = Policy.model_validate({"objective": {"latency_s": objective_s}, "executors": {"max": 6}})
+    Runner(cluster, Controller(policy), cluster.clock, journal, journal).run(until_s=150.0)
+    decisions = [entry.decision for entry in journal.entries if entry.decision and entry.time_s >= 60]
+    return [action.target for one in decisions for action in one.actions if isinstance(action, ScaleExecutors)]
+
+
+def test_a_burst_is_not_bought_for_where_rows_may_queue() -> None:
+    assert max(grown(240.0), default=1) < max(grown(10.0))
+
+
+@pytest.mark.parametrize("objective_s", [10.0])
+def test_a_short_objective_cannot_wait(objective_s: float) -> None:
+    assert max(grown(objective_s)) >= 4

@@ -1,0 +1,63 @@
+"""The parts of the autopilot need one another: what the runs ask, the smallest fixed pool, the whole simulated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from tidegate.domain import InvalidInput
+from tidegate.experiments.together import (
+    RUNS,
+    SINGLE,
+    Played,
+    Scenario,
+    Setting,
+    run,
+    scenario,
+    setting_of,
+    smallest_fixed,
+)
+from tidegate.experiments.together_sim import SimWorld
+
+
+@dataclass
+class Needs:
+    """A world in which a pool holds from some size on."""
+
+    least: int
+    played: list[int] = field(default_factory=list)
+
+    def play(self, scenario: Scenario, setting: Setting) -> Played:
+        self.played.append(setting.executors)
+        late = 0.0 if setting.executors >= self.least and setting.by_hand else 0.5
+        return Played({"gold": late}, {"gold": 1.0}, 300.0 * setting.executors, 0, 0.0, 0, 0)
+
+
+@pytest.mark.parametrize(("least", "begin_at", "found"), [(3, 1, 3), (3, 5, 3), (1, 2, 1), (9, 1, 6)])
+def test_the_smallest_fixed_pool_is_found_from_either_side(least: int, begin_at: int, found: int) -> None:
+    assert smallest_fixed(Needs(least), scenario(), begin_at).executor_seconds == 300.0 * found
+
+
+def test_every_run_asks_the_proposers_that_its_name_says() -> None:
+    asked = {name: setting_of(name, scenario()).proposers for name in RUNS if name != "fixed-peak"}
+    assert asked["fixed-min"] == ()
+    assert asked["autopilot"] is None
+    assert all(asked[name] == (name,) for name in SINGLE)
+    assert set(asked["without-pool"] or ()) == {"operators", "classes", "admission", "interval", "state"}
+    with pytest.raises(InvalidInput, match="no run is named"):
+        setting_of("without-luck", scenario())
+
+
+def test_the_policy_states_objectives_classes_and_bounds_alone() -> None:
+    assert scenario().policy().model_fields_set == {"executors", "classes", "applications"}
+
+
+@pytest.mark.slow
+def test_only_the_whole_holds() -> None:
+    found = run(SimWorld(), scenario(), lambda *_: None)
+    worst = {name: max(one["violation_rate"].values()) for name, one in found["runs"].items()}
+    assert {name for name, late in worst.items() if late <= 0.01} == {"fixed-peak", "autopilot"}
+    costs = {name: one["executor_seconds"] for name, one in found["runs"].items()}
+    assert costs["autopilot"] <= 0.8 * costs["fixed-peak"]
+    assert all(one["rows_lost"] == one["rows_doubled"] == 0 for one in found["runs"].values())

@@ -1,0 +1,264 @@
+"""Plain Kafka queries against a real broker: end offsets, lag, latency, limits, and the batch after an outage."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from tests.spark.conftest import Produce, batches, input_rows, observations, samples, wait_for, wait_for_batches
+from tidegate.adapters.spark.attach import Gate, attach
+from tidegate.adapters.spark.queries import Build
+from tidegate.adapters.spark.settings import Settings
+from tidegate.adapters.spark.topology import Topology
+from tidegate.control.journal import read_entries
+from tidegate.domain import SetAdmission, SetParallelism, Targets
+from tidegate.plan.admission import FIRST_ROWS
+
+
+@pytest.fixture(autouse=True)
+def _no_query_is_left(spark: SparkSession) -> Iterator[None]:
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    yield
+    for query in spark.streams.active:
+        query.stop()
+
+
+def start(spark: SparkSession, address: str, topic: str, checkpoint: Path, **options: object) -> StreamingQuery:
+    given = {"kafka.bootstrap.servers": address, "subscribe": topic, "startingOffsets": "earliest"}
+    given |= {name: str(value) for name, value in options.items()}
+    rows = spark.readStream.format("kafka").options(**given).load()
+    return (
+        rows.groupBy("key").count().writeStream.format("noop").outputMode("update").queryName(topic)
+        .option("checkpointLocation", str(checkpoint)).trigger(processingTime="300 milliseconds").start()
+    )  # fmt: skip
+
+
+def test_rows_limits_lag_and_latency_of_a_plain_query(
+    spark: SparkSession, gate: Gate, address: str, produce: Produce, tmp_path: Path
+) -> None:
+    produce("orders", 400)
+    produced_s = time.time()
+    own = {"minOffsetsPerTrigger": 50, "maxTriggerDelay": "5s", "maxOffsetsPerTrigger": 400}
+    query = start(spark, address, "orders", tmp_path / "c", **own)
+    wait_for_batches(gate, "orders", 1)
+    wait_for(lambda: samples(gate, "orders")[-1].arrival, "the broker's end offsets")
+    gate.cluster.converge(Targets().after([SetAdmission("orders", 100)]))
+    produce("orders", 600)
+    wait_for(lambda: sum(input_rows(query)) == 1000, "all rows")
+    assert max(input_rows(query)[1:]) <= 104, "a hundred rows a batch, rounded up by partition"
+    lagging = wait_for(lambda: [one for one in samples(gate, "orders") if one.lags], "lag by partition")[-1]
+    assert (lagging.partitions, lagging.lags[0].partition) == (4, "orders-0"), "the hot partition is named"
+    arrival = samples(gate, "orders")[-1].arrival
+    assert arrival is not None
+    assert arrival.arrived_rows == 1000
+    assert arrival.retention_s == 7 * 86_400
+    seen = [batch.latency for batch in batches(gate, "orders") if batch.rows and batch.latency]
+    assert seen
+    assert all(0 <= latency.p50_s <= time.time() - produced_s + 5 for latency in seen)
+    produce("orders", 20)
+    time.sleep(1.0)
+    assert sum(input_rows(query)) == 1000, "the user's minimum of 50 rows still holds"
+    wait_for(lambda: sum(input_rows(query)) == 1020, "the user's longest delay")
+    gate.cluster.converge(Targets().after([SetAdmission("orders", 100_000)]))
+    produce("orders", 1000)
+    wait_for(lambda: sum(input_rows(query)) == 2020, "the rest")
+    assert 300 <= max(input_rows(query)) <= 404, "the user's own limit of 400 rows is never widened"
+
+
+def test_no_first_batch_after_an_outage_is_unbounded(
+    spark: SparkSession, address: str, produce: Produce, tmp_path: Path
+) -> None:
+    """Restarts on a large backlog while the control acts; every other one in a session that nobody listens to, as if
+    Tidegate had been attached right after `start()`. `benchmarks/restarts.py` does that a hundred times."""
+    produce("outage", 60_000)
+    policy = {"executors": {"max": 1}, "journal": {"path": str(tmp_path / "gate.db")}}
+    with attach(spark, policy):
+        for attempt in range(8):
+            session = spark if attempt % 2 else spark.newSession()
+            query = start(session, address, "outage", tmp_path / str(attempt))
+            wait_for(lambda query=query: input_rows(query), "a first batch")
+            assert input_rows(query)[0] <= FIRST_ROWS
+            query.stop()
+    free = start(spark, address, "outage", tmp_path / "free")
+    wait_for(lambda: input_rows(free), "a batch")
+    assert input_rows(free)[0] == 60_000, "without control it takes everything at once"
+
+
+def test_arrivals_are_counted_in_the_middle_of_a_batch_and_progress_is_committed_to_a_group(
+    spark: SparkSession, address: str, produce: Produce, tmp_path: Path
+) -> None:
+    from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    produce("slow", 100)
+    policy = {
+        "mode": "recommend",
+        "interval_s": 0.5,
+        "applications": {"slow": {"consumer_group": "watched"}},
+        "journal": {"path": str(tmp_path / "gate.db")},
+    }
+    sleepy = F.udf(lambda key: time.sleep(0.05) or key)
+    with attach(spark, policy) as gate:
+        options = {"kafka.bootstrap.servers": address, "subscribe": "slow", "startingOffsets": "earliest"}
+        rows = spark.readStream.format("kafka").options(**options).load().select(sleepy(F.col("key").cast("string")))
+        query = (
+            rows.writeStream.format("noop").queryName("slow").option("checkpointLocation", str(tmp_path / "c")).start()
+        )
+        wait_for(lambda: samples(gate, "slow") and samples(gate, "slow")[-1].running_batch, "a batch under way")
+        produce("slow", 300)
+        seen = wait_for(
+            lambda: [
+                one
+                for one in samples(gate, "slow")
+                if one.running_batch and one.arrival and one.arrival.arrived_rows == 400 and one.arrival.waiting_rows
+            ],
+            "rows counted while a batch runs",
+        )[0]
+        assert seen.arrival is not None
+        assert seen.arrival.waiting_rows == 300
+        wait_for(lambda: sum(input_rows(query)) == 400, "all rows")
+        admin = AdminClient({"bootstrap.servers": address})
+
+        def committed() -> int:
+            asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("watched")])
+            try:
+                found = next(iter(asked.values())).result(10).topic_partitions
+            except KafkaException:  # a young broker still loads its groups
+                return 0
+            return sum(partition.offset for partition in found or [])
+
+        wait_for(lambda: committed() == 400, "the group's offsets")
+
+
+def test_the_gate_opens_before_the_topic_deletes_what_waits(spark: SparkSession, address: str, tmp_path: Path) -> None:
+    from confluent_kafka import Producer
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient({"bootstrap.servers": address})
+    admin.create_topics([NewTopic("short", 2, config={"retention.ms": "120000"})])["short"].result(30)
+    producer, old_ms = Producer({"bootstrap.servers": address}), round((time.time() - 100) * 1000)
+    for row in range(2 * FIRST_ROWS):
+        producer.produce("short", key=b"k", value=b"x", partition=row % 2, timestamp=old_ms)
+        producer.poll(0)
+    assert producer.flush(30) == 0
+    policy = {"executors": {"max": 1}, "journal": {"path": str(tmp_path / "gate.db")}}
+    with attach(spark, policy) as gate:
+        query = start(spark, address, "short", tmp_path / "c", maxOffsetsPerTrigger=500)
+        wait_for(lambda: sum(input_rows(query)) == 2 * FIRST_ROWS, "all rows")
+        gate.settle()
+        told = [
+            str(reason)
+            for entry in read_entries(gate.journal.path)
+            if entry.decision
+            for reason in entry.decision.reasons
+        ]
+    assert any("the source keeps rows for 120 s; no limit" in text for text in told)
+
+
+def test_rows_reach_kafka_and_files_exactly_once_while_state_and_executors_move(
+    spark: SparkSession, gate: Gate, address: str, produce: Produce, tmp_path: Path
+) -> None:
+    """Two stateful queries over one topic while rows come, every key of which is counted: a count into a topic, whose
+    state is repartitioned twice, and distinct values into files, whose sink does not bear that."""
+    for topic in ("arrivals", "counts"):
+        produce(topic, 0)
+    options = {"kafka.bootstrap.servers": address, "subscribe": "arrivals", "startingOffsets": "earliest"}
+    feed = Feed(address, "arrivals")
+
+    def build(sink: Callable[[DataFrame], DataStreamWriter]) -> Build:
+        def built(session: SparkSession, settings: Settings) -> DataStreamWriter:
+            session.conf.set("spark.sql.shuffle.partitions", "2")
+            rows = session.readStream.format("kafka").options(**options).load()
+            writer = sink(rows.select(F.col("key").cast("string"), F.col("value").cast("string")))
+            return writer.option("checkpointLocation", settings.checkpoint).trigger(**settings.trigger(0.3))
+
+        return built
+
+    def counted(rows: DataFrame) -> DataStreamWriter:
+        counts = rows.groupBy("key").count().select("key", F.col("count").cast("string").alias("value"))
+        broker = {"kafka.bootstrap.servers": address, "topic": "counts"}
+        return counts.writeStream.format("kafka").options(**broker).outputMode("update")
+
+    def distinct(rows: DataFrame) -> DataStreamWriter:
+        once = Topology.source("rows", rows).stateful("once", lambda read: read.dropDuplicates(["value"])).frame
+        return once.writeStream.format("json").option("path", str(tmp_path / "distinct"))
+
+    queries = [
+        gate.start(name, build(sink), checkpoint=tmp_path / name)
+        for name, sink in (("counted", counted), ("distinct", distinct))
+    ]
+    feed.start()
+    try:
+        for partitions, executors in ((3, 2), (2, 1)):
+            for name in ("counted", "distinct"):
+                wait_for_batches(gate, name, 2)
+            queries[0].rebalance(queries[0].settings.with_parallelism("state", partitions), partitions)
+            receipt = gate.cluster.converge(Targets().after([SetParallelism("distinct", "once", partitions + 1)]))
+            assert "file sink" in receipt.actions[0].note
+            wait_for(partial(scaled, gate, executors), "executors")
+    finally:
+        feed.close()
+    for query in queries:
+        query.query.processAllAvailable()
+        query.stop_at_boundary()
+    told = [(row.key, int(row.value)) for row in read_topic(spark, address, "counts")]
+    assert len(set(told)) == len(told), "no count is written twice"
+    last: dict[str, int] = {}
+    for key, count in told:
+        assert count > last.get(key, 0)
+        last[key] = count
+    assert last == feed.sent_by_key
+    values = [row.value for row in spark.read.json(str(tmp_path / "distinct")).collect()]
+    assert sorted(values) == sorted(feed.values)
+
+
+def scaled(gate: Gate, executors: int) -> bool:
+    gate.cluster.converge(Targets(executors=executors))  # asked for again and again, as under control
+    return len(observations(gate)[-1].pool.executors) == executors
+
+
+def read_topic(spark: SparkSession, address: str, topic: str) -> list[Row]:
+    """What is in a topic, in order of its offsets."""
+    rows = spark.read.format("kafka").option("kafka.bootstrap.servers", address).option("subscribe", topic).load()
+    return (
+        rows.orderBy("partition", "offset").select(F.col("key").cast("string"), F.col("value").cast("string")).collect()
+    )
+
+
+class Feed(threading.Thread):
+    """Fifty keys, and every value twice, until it is closed."""
+
+    def __init__(self, address: str, topic: str) -> None:
+        from confluent_kafka import Producer
+
+        super().__init__(daemon=True)
+        self._producer, self._topic = Producer({"bootstrap.servers": address}), topic
+        self._over = threading.Event()
+        self.sent_by_key: Counter[str] = Counter()
+        self.values: set[str] = set()
+
+    def run(self) -> None:
+        for row in itertools.count():
+            if row % 10 == 0 and self._over.wait(0.05):
+                return
+            key, value = f"k{row % 50}", f"v{row // 2}"
+            self._producer.produce(self._topic, key=key, value=value)
+            self.sent_by_key[key] += 1
+            self.values.add(value)
+            self._producer.poll(0)
+
+    def close(self) -> None:
+        self._over.set()
+        self.join()
+        assert self._producer.flush(30) == 0

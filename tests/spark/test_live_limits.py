@@ -1,0 +1,235 @@
+"""Limits, pauses and intervals of plain running queries, and the traps of setting them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming import StreamingQuery
+
+from tests.spark.conftest import batches, input_rows, samples, wait_for, wait_for_batches
+from tidegate.adapters.spark.attach import Gate, attach
+from tidegate.control.journal import read_notes
+from tidegate.domain import Outcome, Receipt, SetAdmission, SetBatchInterval, Targets
+
+ROWS_PER_FILE = 10
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    path = tmp_path / "lines"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _no_query_is_left(spark: SparkSession) -> Iterator[None]:
+    yield
+    for query in spark.streams.active:
+        query.stop()
+
+
+def add_files(folder: Path, count: int) -> None:
+    first = len(list(folder.glob("*.txt")))
+    for number in range(first, first + count):
+        draft = folder / f".{number}"
+        draft.write_text("".join(f"{number} {row}\n" for row in range(ROWS_PER_FILE)))
+        draft.rename(folder / f"{number:05}.txt")
+
+
+def lines(spark: SparkSession, folder: Path, **options: object) -> DataFrame:
+    return spark.readStream.options(**{name: str(value) for name, value in options.items()}).text(str(folder))
+
+
+def start(frame: DataFrame, name: str, checkpoint: Path, **trigger: object) -> StreamingQuery:
+    writer = frame.writeStream.format("noop").queryName(name).option("checkpointLocation", str(checkpoint / name))
+    return writer.trigger(**(trigger or {"processingTime": "300 milliseconds"})).start()  # type: ignore[arg-type]
+
+
+def turn(gate: Gate, *actions: SetAdmission | SetBatchInterval) -> Receipt:
+    gate.settle()
+    return gate.cluster.converge(Targets().after(actions))
+
+
+def test_a_plain_file_query_is_limited_paused_and_released(
+    spark: SparkSession, gate: Gate, folder: Path, tmp_path: Path
+) -> None:
+    """Files are limited in files: rows would end the query. The user's own limit is never widened."""
+    add_files(folder, 3)
+    query = start(lines(spark, folder, maxFilesPerTrigger=8), "files", tmp_path)
+    wait_for_batches(gate, "files", 1)
+    answer = turn(gate, SetAdmission("files", 2 * ROWS_PER_FILE)).actions[0]
+    assert (answer.outcome, answer.note) == (Outcome.DONE, "live, without a restart")
+    add_files(folder, 6)
+    wait_for(lambda: sum(input_rows(query)) == 90, "nine files")
+    assert input_rows(query)[1:] == [20, 20, 20], "two files a batch, by the rows that a file was seen to hold"
+    assert samples(gate, "files")[-1].admission_rows == 20
+    gate.cluster.limits.pause("files", "test", 30.0)
+    assert wait_for(lambda: gate.cluster.limits.quiet("files"), "quiet")
+    add_files(folder, 5)
+    batch = query.lastProgress["batchId"]
+    time.sleep(1.0)  # the time of three triggers, in which nothing may happen
+    assert query.lastProgress["batchId"] == batch, "nothing is taken in while it is paused"
+    gate.cluster.limits.resume("files", "test")
+    turn(gate, SetAdmission("files", 1000))
+    add_files(folder, 12)
+    wait_for(lambda: sum(input_rows(query)) == 260, "all files")
+    assert max(input_rows(query)) == 80, "the user's own limit of eight files holds"
+    assert query.isActive
+
+
+def test_limits_pauses_and_intervals_disappear_with_their_controller(
+    spark: SparkSession, gate: Gate, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_files(folder, 1)
+    query, paused = (start(lines(spark, folder), name, tmp_path) for name in ("leased", "paused"))
+    for name in ("leased", "paused"):
+        wait_for_batches(gate, name, 1)
+    monkeypatch.setattr("tidegate.adapters.spark.limits.LEASE_S", 2.0)
+    turn(gate, SetAdmission("leased", ROWS_PER_FILE), SetBatchInterval("leased", 0.5))
+    gate.cluster.limits.pause("paused", "test", 300.0)
+    add_files(folder, 2)
+    wait_for(lambda: input_rows(query) == [10, 10, 10], "batches of one file")
+    assert sum(input_rows(paused)) == 10
+    wait_for(lambda: samples(gate, "leased")[-1].admission_rows is None, "the end of the lease")
+    assert samples(gate, "leased")[-1].interval_s == 0.3, "the user's own interval"
+    add_files(folder, 4)
+    wait_for(lambda: sum(input_rows(query)) == sum(input_rows(paused)) == 70, "the rest")
+    assert max(input_rows(query)) > 10, "nobody renewed the lease"
+
+
+def test_a_limit_holds_for_the_next_run_from_its_first_batch_on(
+    spark: SparkSession, gate: Gate, folder: Path, tmp_path: Path
+) -> None:
+    add_files(folder, 2)
+    query = start(lines(spark, folder), "again", tmp_path)
+    wait_for_batches(gate, "again", 1)
+    turn(gate, SetAdmission("again", ROWS_PER_FILE))
+    query.stop()
+    add_files(folder, 5)
+    for _ in range(3):
+        query = start(lines(spark, folder), "again", tmp_path)
+        wait_for(lambda query=query: input_rows(query), "a batch of the new run")
+        assert input_rows(query)[0] == ROWS_PER_FILE
+        query.stop()
+
+
+def test_the_first_batch_is_bounded_where_the_control_acts(spark: SparkSession, folder: Path, tmp_path: Path) -> None:
+    add_files(folder, 40)
+    policy = {"interval_s": 0.5, "executors": {"max": 1}, "journal": {"path": str(tmp_path / "gate.db")}}
+    with attach(spark, policy):
+        query = start(lines(spark, folder), "outage", tmp_path)
+        wait_for(lambda: input_rows(query), "a batch")
+        assert input_rows(query)[0] <= 100, "a few files, not the whole backlog"
+        wait_for(lambda: sum(input_rows(query)) == 400, "the backlog")
+
+
+def test_queries_that_end_by_themselves_are_never_touched(
+    spark: SparkSession, gate: Gate, folder: Path, tmp_path: Path
+) -> None:
+    """A pause would end them early; the limit must not reach them though it is asked for by name."""
+    add_files(folder, 4)
+    gate.cluster.limits.limit("bounded", ROWS_PER_FILE)
+    gate.cluster.limits.pause("bounded", "test", 60.0)
+    for number, trigger in enumerate(({"availableNow": True}, {"once": True})):
+        query = start(lines(spark, folder), "bounded", tmp_path / str(number), **trigger)
+        assert query.awaitTermination(60)
+        assert input_rows(query) == [40]
+
+
+def test_process_all_available_waits_for_all_rows(
+    spark: SparkSession, gate: Gate, folder: Path, tmp_path: Path
+) -> None:
+    """Also while it is paused, however often it triggers: an empty batch must not pass for the end of the rows."""
+    add_files(folder, 6)
+    query = start(lines(spark, folder), "awaited", tmp_path, processingTime="0 seconds")
+    wait_for_batches(gate, "awaited", 1)
+    turn(gate, SetAdmission("awaited", ROWS_PER_FILE))
+    for files in range(8, 18, 2):
+        gate.cluster.limits.pause("awaited", "test", 60.0)
+        wait_for(lambda: gate.cluster.limits.quiet("awaited"), "quiet")
+        add_files(folder, 2)
+        query.processAllAvailable()
+        assert sum(input_rows(query)) == files * ROWS_PER_FILE
+    add_files(folder, 1)  # it may slip through: the waiter has only just left
+    time.sleep(0.5)
+    wait_for(lambda: gate.cluster.limits.quiet("awaited"), "quiet")
+    rows = sum(input_rows(query))
+    add_files(folder, 1)
+    time.sleep(1.0)
+    assert sum(input_rows(query)) == rows, "it is paused again when nobody waits"
+
+
+def test_the_interval_changes_while_the_query_runs(
+    spark: SparkSession, gate: Gate, folder: Path, tmp_path: Path
+) -> None:
+    add_files(folder, 40)
+    query = start(lines(spark, folder, maxFilesPerTrigger=1), "slower", tmp_path)
+    wait_for_batches(gate, "slower", 2)
+    run_id = query.runId
+    assert turn(gate, SetBatchInterval("slower", 2.0)).actions[0].outcome is Outcome.DONE
+    wait_for(lambda: samples(gate, "slower")[-1].interval_s == 2.0, "the interval")
+    count = len(batches(gate, "slower"))
+    wait_for(lambda: len(batches(gate, "slower")) >= count + 3, "three more batches")
+    started = [batch.started_s for batch in batches(gate, "slower")][-2:]
+    assert started[1] - started[0] > 1.5
+    assert query.runId == run_id
+    gate.cluster.limits.release()
+    wait_for(lambda: samples(gate, "slower")[-1].interval_s == 0.3, "the user's own interval")
+
+
+def test_what_cannot_be_limited_says_why(spark: SparkSession, gate: Gate, folder: Path, tmp_path: Path) -> None:
+    add_files(folder, 1)
+    start(spark.readStream.format("rate").load(), "rate", tmp_path)
+    start(lines(spark, folder, latestFirst=True), "newest", tmp_path)
+    asynchronous = (
+        lines(spark, folder).writeStream.format("noop").queryName("hasty")
+        .option("checkpointLocation", str(tmp_path / "hasty"))
+        .option("asyncProgressTrackingEnabled", "true")
+    )  # fmt: skip
+    asynchronous.start()
+    causes = {
+        "rate": "takes no limit that is known here",
+        "newest": "takes no limit that is known here",
+        "hasty": "asynchronously",
+    }
+    for name, cause in causes.items():
+        wait_for_batches(gate, name, 1)
+        note = wait_for(
+            lambda name=name: [
+                one for one in turn(gate, SetAdmission(name, 5)).actions if one.outcome is Outcome.REFUSED
+            ],
+            f"the refusal of {name}",
+        )[0].note
+        assert cause in note
+    gate.cluster.limits.pause("hasty", "test", 60.0)
+    add_files(folder, 1)
+    wait_for_batches(gate, "hasty", 2)
+    told = {one.actuator: one for one in gate.capabilities()}
+    assert not any(told[f"admission of {name}"].able for name in causes)
+    wait_for_batches(gate, "rate", 3)
+    notes = wait_for(lambda: [note.text for note in read_notes(gate.journal.path) if "latency" in note.event], "a note")
+    assert notes[0].startswith("rate: its source does not say when rows arrived")
+
+
+def test_a_running_batch_is_seen_from_inside(spark: SparkSession, gate: Gate, folder: Path, tmp_path: Path) -> None:
+    add_files(folder, 4)
+    slow = F.udf(lambda text: time.sleep(0.25) or text)
+    start(lines(spark, folder).repartition(4).select(slow("value")), "long", tmp_path)
+    seen = wait_for(
+        lambda: [
+            sample.running_batch
+            for sample in samples(gate, "long")
+            if sample.running_batch and sample.running_batch.tasks_done and sample.running_batch.tasks_left
+        ],
+        "a batch under way",
+    )[-1]
+    assert not gate.cluster.limits.quiet("long", wait_s=0.0), "what was planned is not committed"
+    assert (seen.held_s or 0.0) + (seen.busy_s or 0.0) > 0
+    assert seen.tasks_done + seen.tasks_left >= 5
+    wait_for_batches(gate, "long", 1)
+    wait_for(lambda: samples(gate, "long")[-1].running_batch is None, "its end")

@@ -1,0 +1,99 @@
+"""A twin knows what the run it was made from cost, and foretells another one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from tidegate.adapters.sim import SimApplication, SimCluster, SimOperator, load_scenario
+from tidegate.cli.app import app
+from tidegate.control.controller import Controller
+from tidegate.control.journal import MemoryJournal, SqliteJournal
+from tidegate.control.runner import Runner
+from tidegate.domain import InvalidInput
+from tidegate.domain.policy import Policy
+from tidegate.load import Sinusoid
+from tidegate.twin.calibrate import calibrate, to_yaml
+from tidegate.twin.recording import read_recording
+
+QUERY = SimApplication(
+    "words",
+    Sinusoid(baseline=900, amplitude=500, period_s=240),
+    overhead_s=0.4,
+    operators=(SimOperator("split", 0.002, 8, task_overhead_s=0.005), SimOperator("count", 0.001, 8)),
+    restartable=False,
+)
+DURATION_S = 300.0
+
+
+@pytest.fixture(scope="module")
+def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run in another simulated world, which the twin knows only from its journal."""
+    path = tmp_path_factory.mktemp("twin") / "run.db"
+    cluster = SimCluster([QUERY], 2, 2, startup_s=12.0, max_executors=6, seed=4)
+    book = SqliteJournal(path)
+    policy = Policy.model_validate({"objective": {"latency_s": 6}, "executors": {"min": 1, "max": 5}})
+    cluster.clock.until_s = DURATION_S
+    Runner(cluster, Controller(policy), cluster.clock, book, book).run(DURATION_S)
+    book.close()
+    return path
+
+
+@pytest.mark.slow
+def test_costs_and_start_up_are_found(journal: Path) -> None:
+    pool = calibrate(read_recording(journal)).pool
+    assert pool is not None
+    (query,) = pool.applications
+    assert sum(operator.cost_s_per_row for operator in query.operators) == pytest.approx(0.003, rel=0.06)
+    assert query.overhead_s == pytest.approx(0.4, rel=0.1)
+    assert pool.startup_s == pytest.approx(12.0, abs=1.5)
+    assert (pool.executors, pool.slots_per_executor) == (2, 2)
+
+
+@pytest.mark.slow
+def test_the_twin_repeats_the_run_it_was_made_from(journal: Path, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("objective: {latency_s: 6}\nexecutors: {min: 1, max: 5}\n")
+    result = CliRunner().invoke(app, ["whatif", str(journal), "--policy", str(policy), "--json"])
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert found["twin"]["late"] == pytest.approx(found["measured"]["late"], abs=0.03)
+    assert found["twin"]["executor_seconds"] == pytest.approx(found["measured"]["executor_seconds"], rel=0.1)
+    assert found["twin"]["p99_s"] == pytest.approx(found["measured"]["p99_s"], rel=0.25)
+
+
+@pytest.mark.slow
+def test_the_twin_foretells_other_sizes(journal: Path, tmp_path: Path) -> None:
+    """A pool that is too small: the twin says how bad it gets, and the world agrees."""
+    rules = {"objective": {"latency_s": 6}, "executors": {"min": 2, "max": 2}}
+    policy = tmp_path / "small.yaml"
+    policy.write_text(yaml.safe_dump(rules))
+    arguments = ["whatif", str(journal), "--policy", str(policy), "--out", str(tmp_path), "--json"]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    predicted = json.loads(result.stdout)["predicted"]
+    world = SimCluster([QUERY], 2, 2, max_executors=6, seed=9)
+    book = MemoryJournal()
+    Runner(world, Controller(Policy.model_validate(rules)), world.clock, book, book).run(DURATION_S)
+    assert predicted["late"] == pytest.approx(world.violation_rate("words", 6.0), abs=0.05)
+    assert (tmp_path / "whatif.png").stat().st_size > 5000
+
+
+@pytest.mark.slow
+def test_the_scenario_can_be_simulated(journal: Path, tmp_path: Path) -> None:
+    file = tmp_path / "twin.yaml"
+    result = CliRunner().invoke(app, ["twin", str(journal), "-o", str(file)])
+    assert result.exit_code == 0, result.output
+    assert load_scenario(file).pool is not None
+    assert to_yaml(load_scenario(file)) == file.read_text()
+
+
+def test_a_journal_without_observations_is_refused(tmp_path: Path) -> None:
+    empty = tmp_path / "empty.db"
+    SqliteJournal(empty).close()
+    with pytest.raises(InvalidInput, match="record a run first"):
+        read_recording(empty)
