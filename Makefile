@@ -7,18 +7,19 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo demo-quick test check lint unit bench format lock clean java python
+.PHONY: help demo demo-quick test test-versions check lint unit bench chaos-sim sbom docs dist format lock clean java python
 
 help: ## Show what there is
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: java $(READY) ## WordCount under a burst, with and without Tidegate (under ten minutes)
+demo: java $(READY) ## WordCount under a peak, with and without Tidegate (a quarter of an hour)
 	$(BIN)/tidegate demo --out out/demo
 
-demo-quick: java $(READY) ## The same, shorter (under four minutes)
+demo-quick: java $(READY) ## The same, shorter (under five minutes)
 	$(BIN)/tidegate demo --quick --out out/demo
 
 test: java $(READY) ## Every test, Spark included
+	@nice $(BIN)/python -m tests.versions --install --spark 3.5 4.2 > /dev/null 2>&1 & # used by tests further down
 	$(MAKE) --no-print-directory check
 	$(BIN)/pytest -m "spark or slow" --durations=5
 
@@ -32,16 +33,32 @@ lint: $(READY)
 	$(BIN)/lint-imports --no-logo
 
 unit: $(READY)
-	$(BIN)/pytest -m "not spark and not slow"
+	$(BIN)/pytest -n 2 -m "not spark and not slow"
+
+test-versions: java $(READY) ## A plain job on Spark 3.5 to 4.3, embedded, Standalone and YARN; writes docs/versions.md (half an hour)
+	$(BIN)/python -m tests.versions
 
 bench: java $(READY) ## Overhead of monitoring and control beside a running job, as a ratio
 	$(BIN)/python benchmarks/overhead.py
+
+chaos-sim: $(READY) ## The fleet under 10 000 seeds of faults, simulated (about 20 minutes)
+	$(BIN)/python -m tests.simfleet --seeds 10000
+
+sbom: $(READY) ## What Tidegate is made of, as CycloneDX JSON in out/sbom.json
+	$(BIN)/python tools/sbom.py --out out/sbom.json
+
+docs: $(READY) ## The documentation as a site, in out/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "out/site/index.html"
+
+dist: $(READY) ## Build wheel and sdist, install the wheel in a clean environment and try it (needs the network)
+	$(BIN)/python tools/dist.py
 
 format: $(READY) ## Format the code
 	$(BIN)/ruff check --fix . && $(BIN)/ruff format .
 
 lock: ## Pin the dependencies anew (needs uv)
-	uv pip compile pyproject.toml --group dev --universal --generate-hashes --no-emit-index-url --python-version 3.11 -o requirements.lock
+	uv pip compile pyproject.toml --all-extras --group dev --group docs --universal --generate-hashes --no-emit-index-url --python-version 3.11 -o requirements.lock
 
 clean: ## Remove the environment and everything that was made
 	rm -rf $(VENV) out .mypy_cache .ruff_cache .pytest_cache .hypothesis

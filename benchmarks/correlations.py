@@ -22,9 +22,9 @@ os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from tidegate.adapters.spark.correlations import correlate_frame
 from tidegate.analysis.correlation import correlate
 from tidegate.history import MetricTable
-from tidegate.spark.correlations import correlate_frame
 
 
 class MostMemory:

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from tidegate.analysis.abnormality import Detector, SurpriseDetector, WindowedGaussian
+from tidegate.evaluate.abnormality import Detector, SurpriseDetector, WindowedGaussian
 from tidegate.experiments.nab import (
     Floats,
     LabelledSeries,

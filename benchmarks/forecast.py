@@ -21,12 +21,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # before NumPy reads them: one thread is measured
+
 import numpy as np
 from numpy.typing import NDArray
 
-from tidegate.forecast import ArimaBank, Forecaster, SelectingBank
-from tidegate.forecast.series import Series, read_series
-from tidegate.forecast.walk import score, walk
+from tidegate.evaluate.forecast import ArimaBank, SelectingBank
+from tidegate.evaluate.forecast.series import Series, read_series
+from tidegate.evaluate.forecast.walk import score, walk
 
 Floats = NDArray[np.float64]
 DEFAULT_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -106,32 +108,47 @@ def quality(series: dict[str, Series], horizons: list[int], with_river: bool) ->
         print(f"  90 % intervals cover {cover.mean():.3f} on the mean, {cover.min():.3f} to {cover.max():.3f}")
 
 
-def speed(streams: int, steps: int = 400) -> None:
-    """Milliseconds to update and forecast all streams, late in a run, on one core: median and 95th percentile."""
+def speed(streams: int, samples: int = 400, groups: int = 10) -> None:
+    """Milliseconds of CPU to update and forecast the tenth of the streams that has a sample in a step, late in a run.
+
+    Beside it a pass over an array of the same machine at the same time, as a unit that other work slows down alike.
+    """
     rng = np.random.default_rng(1)
     periods = rng.integers(20, 60, streams)
-    values = 100 + 20 * np.sin(2 * np.pi * np.arange(steps)[:, None] / periods) + rng.normal(0, 5, (steps, streams))
-    banks: dict[str, Callable[[], Forecaster]] = {
-        "ARIMA, 5 steps": lambda: ArimaBank(streams, 5),
-        "ARIMA, 30 steps": lambda: ArimaBank(streams, 30),
-        "selecting, 1 step": lambda: SelectingBank(streams, 1),
-        "selecting, 12 steps": lambda: SelectingBank(streams, 12),
-        "selecting, 30 steps": lambda: SelectingBank(streams, 30),
+    banks: dict[str, Callable[[], SelectingBank]] = {
+        "selecting, 12 steps": lambda: SelectingBank(streams, 12, history=2048),
+        "selecting, 24 steps": lambda: SelectingBank(streams, 24, history=2048),
     }
+    numbers = rng.random(100_000)
     for name, build in banks.items():
         bank = build()
-        wall, cpu = [], []
-        for row in values:
-            began, began_cpu = time.perf_counter(), time.thread_time()
-            bank.observe(row)
-            bank.forecast()
-            wall.append(1e3 * (time.perf_counter() - began))
-            cpu.append(1e3 * (time.thread_time() - began_cpu))
-        late, late_cpu = wall[steps // 2 :], cpu[steps // 2 :]
+        size = sum(table.nbytes for table in bank.state().values()) / streams
+        spent, unit = [], []
+        for step in range(samples * groups):
+            at = np.arange(step % groups, streams, groups)
+            values = 100 + 20 * np.sin(2 * np.pi * (step // groups) / periods[at]) + rng.normal(0, 5, len(at))
+            began = time.thread_time()
+            bank.observe(values, at)
+            bank.forecast(at)
+            spent.append(1e3 * (time.thread_time() - began))
+            began = time.thread_time()
+            np.sqrt(numbers)
+            unit.append(1e3 * (time.thread_time() - began))
+        late, one = spent[len(spent) // 2 :], float(np.median(unit))
         print(
-            f"{name:20s} {streams} streams: median {np.median(late):.2f} ms, p95 {np.quantile(late, 0.95):.2f} ms "
-            f"(of CPU: {np.median(late_cpu):.2f} and {np.quantile(late_cpu, 0.95):.2f} ms)"
+            f"{name:20s} {streams // groups} of {streams} streams: median {np.median(late):.2f} ms of CPU, p95 "
+            f"{np.quantile(late, 0.95):.2f} ms ({np.median(late) / one:.0f} × 100 000 square roots); "
+            f"{size:.0f} bytes a stream"
         )
+    arima = ArimaBank(streams, 5)
+    cpu = []
+    for _ in range(samples):
+        began = time.thread_time()
+        arima.observe(100 + rng.normal(0, 5, streams))
+        arima.forecast()
+        cpu.append(1e3 * (time.thread_time() - began))
+    middle, high = np.median(cpu), np.quantile(cpu, 0.95)
+    print(f"ARIMA, 5 steps: {streams} streams: median {middle:.2f} ms of CPU, p95 {high:.2f} ms")
 
 
 def main() -> None:

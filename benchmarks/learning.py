@@ -18,12 +18,12 @@ from pathlib import Path
 
 import numpy as np
 
+from tidegate.adapters.sim import SimApplication, SimCluster, SimOperator
 from tidegate.analysis.learning import Replay, replay
 from tidegate.control.journalhistory import journal_history
-from tidegate.domain import ArrivalSample, Observation
+from tidegate.domain import Observation
 from tidegate.history import MetricTable, ObservationFlattener
 from tidegate.load import Burst, LoadProfile, Poisson, Sinusoid, Sum
-from tidegate.sim import SimApplication, SimCluster, SimOperator
 
 SLOTS = 4
 ROW_S = 0.006  # slot-seconds a row costs in all operators
@@ -61,22 +61,22 @@ def recorded(load: LoadProfile, seconds: float, seed: int, slowdown: float = 1.0
     flattener, records = ObservationFlattener(), []
     for second in range(1, int(seconds) + 1):
         cluster.clock.sleep_until(float(second))
-        seen = with_arrivals(cluster) if news else cluster.observe()
+        seen = cluster.observe() if news else without_arrivals(cluster.observe())
         records += [record for _, record in flattener.records(seen)]
     return MetricTable.from_records("app", records)
 
 
 def record_live(path: Path, load: LoadProfile, seconds: float) -> None:
     """A run on Spark with nobody steering: the pool is fixed, and bursts may overload it."""
-    from tidegate.spark.attach import attach
-    from tidegate.spark.embedded import embedded_session
+    from tidegate.adapters.spark.attach import attach
+    from tidegate.adapters.spark.embedded import embedded_session
     from tidegate.workloads.wordcount import WordCount
 
     path.parent.mkdir(parents=True, exist_ok=True)
     for leftover in path.parent.glob(f"{path.name}*"):
         leftover.unlink()
     spark = embedded_session("learning", executors=1, most_executors=1, slots=SLOTS, memory_mb=1536)
-    with attach(spark, {"mode": "off", "store": str(path)}) as gate:
+    with attach(spark, {"mode": "off", "journal": {"path": str(path)}}) as gate:
         gate.start("words", WordCount(load, lookup_s=ROW_S, lookup_tasks=SLOTS).build)
         time.sleep(seconds)
         for query in gate.queries():
@@ -97,14 +97,9 @@ def learn_from(path: Path) -> None:
             )
 
 
-def with_arrivals(cluster: SimCluster) -> Observation:
-    """An observation with the news that a gated source has."""
-    seen = cluster.observe()
-    samples = tuple(
-        replace(sample, arrival=ArrivalSample(seen.time_s, gate.rows_arrived(seen.time_s)))
-        for sample, gate in zip(seen.applications, cluster.gates, strict=True)
-    )
-    return replace(seen, applications=samples)
+def without_arrivals(seen: Observation) -> Observation:
+    """An observation of sources that do not tell what has arrived."""
+    return replace(seen, applications=tuple(replace(sample, arrival=None) for sample in seen.applications))
 
 
 def joined(first: MetricTable, second: MetricTable) -> MetricTable:

@@ -19,12 +19,12 @@ from pathlib import Path
 
 import psutil
 
+from tidegate.adapters.spark.attach import attach
+from tidegate.adapters.spark.embedded import embedded_session
+from tidegate.adapters.spark.queries import RestartableQuery
+from tidegate.adapters.spark.settings import Settings
+from tidegate.adapters.spark.source import TidegateSource
 from tidegate.load import Constant
-from tidegate.spark.attach import attach
-from tidegate.spark.embedded import embedded_session
-from tidegate.spark.queries import RestartableQuery
-from tidegate.spark.settings import Settings
-from tidegate.spark.source import TidegateSource
 from tidegate.workloads.wordcount import WordCount
 
 
@@ -51,7 +51,12 @@ def main() -> None:
         while (query.query.lastProgress or {"batchId": 0})["batchId"] < 20:  # past the compiler's busiest time
             time.sleep(1)
         shares: dict[str, list[float]] = {"without": [], "with": []}
-        policy = {"mode": options.mode, "interval_s": 1.0, "store": f"{folder}/journal.db", "executors": {"max": 1}}
+        policy = {
+            "mode": options.mode,
+            "interval_s": 1.0,
+            "journal": {"path": f"{folder}/journal.db"},
+            "executors": {"max": 1},
+        }
         with attach(spark, policy):  # the first seconds of its life are the compiler's
             time.sleep(options.seconds)
         for turn in range(options.turns):

@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
+from tidegate.adapters.sim.arrivals import Arrivals
+from tidegate.adapters.sim.plant import Link, Plant, Task
 from tidegate.load import Sinusoid
-from tidegate.sim.arrivals import Arrivals
-from tidegate.sim.plant import Link, Plant, Task
 
 DAY_S = 86_400
 TASKS_PER_HOST = 4

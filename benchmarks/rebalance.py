@@ -18,15 +18,15 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from tidegate.adapters.spark.attach import Gate, attach
+from tidegate.adapters.spark.checkpoint import Checkpoint
+from tidegate.adapters.spark.embedded import embedded_session
+from tidegate.adapters.spark.settings import Settings
+from tidegate.adapters.spark.topology import Topology
 from tidegate.control.journal import read_entries, read_notes
-from tidegate.domain import Decision, RebalanceReport, SetParallelism
+from tidegate.domain import RebalanceReport, Targets
 from tidegate.load import Burst
 from tidegate.load.profile import profile_to_json
-from tidegate.spark.attach import Gate, attach
-from tidegate.spark.checkpoint import Checkpoint
-from tidegate.spark.embedded import embedded_session
-from tidegate.spark.settings import Settings
-from tidegate.spark.topology import Topology
 
 NAME = "keys"
 
@@ -54,7 +54,7 @@ def main() -> None:
         return writer.trigger(processingTime="1 second").option("checkpointLocation", asked.checkpoint)
 
     with tempfile.TemporaryDirectory() as folder:
-        policy = {"mode": "off", "store": f"{folder}/journal.db"}
+        policy = {"mode": "off", "journal": {"path": f"{folder}/journal.db"}}
         with attach(spark, policy) as gate:
             query = gate.start(NAME, build, checkpoint=f"{folder}/checkpoint")
             wait(lambda: state_rows(gate) >= options.keys, gate, 500, "all keys to be there")
@@ -63,7 +63,7 @@ def main() -> None:
                 wait(lambda: backlog(gate) == 0, gate, 300, "the backlog to be gone")
                 done = len(reports(gate))
                 before = Checkpoint(spark, query.settings.checkpoint).state_partitions()
-                gate.cluster.apply(Decision(1, time.time(), (SetParallelism(NAME, "count", partitions),), (), ()))
+                gate.cluster.converge(Targets(parallelism={NAME: {"count": partitions}}))
                 wait(lambda done=done: len(reports(gate)) > done, gate, 300, "the move")
                 report = reports(gate)[-1]
                 moves.append({"from": before, "to": partitions, "done": report.done, "pause_s": report.pause_s})

@@ -11,7 +11,7 @@ import time
 
 import psutil
 
-from tidegate.spark.shares import ProcessGroups
+from tidegate.adapters.host.shares import ProcessGroups
 
 WEIGHTS = {"q1": 6, "q2": 3, "q3": 1}
 PROCESSES = 2
