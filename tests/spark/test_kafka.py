@@ -34,12 +34,14 @@ def _no_query_is_left(spark: SparkSession) -> Iterator[None]:
         query.stop()
 
 
-def start(spark: SparkSession, address: str, topic: str, checkpoint: Path, **options: object) -> StreamingQuery:
+def start(
+    spark: SparkSession, address: str, topic: str, checkpoint: Path, name: str | None = None, **options: object
+) -> StreamingQuery:
     given = {"kafka.bootstrap.servers": address, "subscribe": topic, "startingOffsets": "earliest"}
     given |= {name: str(value) for name, value in options.items()}
     rows = spark.readStream.format("kafka").options(**given).load()
     return (
-        rows.groupBy("key").count().writeStream.format("noop").outputMode("update").queryName(topic)
+        rows.groupBy("key").count().writeStream.format("noop").outputMode("update").queryName(name or topic)
         .option("checkpointLocation", str(checkpoint)).trigger(processingTime="300 milliseconds").start()
     )  # fmt: skip
 
@@ -79,14 +81,16 @@ def test_rows_limits_lag_and_latency_of_a_plain_query(
 def test_no_first_batch_after_an_outage_is_unbounded(
     spark: SparkSession, address: str, produce: Produce, tmp_path: Path
 ) -> None:
-    """Restarts on a large backlog while the control acts; every other one in a session that nobody listens to, as if
-    Tidegate had been attached right after `start()`. `benchmarks/restarts.py` does that a hundred times."""
+    """Starts on a large backlog while the control acts; every other one in a session that nobody listens to, as if
+    Tidegate had been attached right after `start()`. `benchmarks/restarts.py` does that a hundred times.
+
+    Each has a name of its own: of a query that is known, control may have proven by then that a batch can be larger."""
     produce("outage", 60_000)
     policy = {"executors": {"max": 1}, "journal": {"path": str(tmp_path / "gate.db")}}
     with attach(spark, policy):
         for attempt in range(8):
             session = spark if attempt % 2 else spark.newSession()
-            query = start(session, address, "outage", tmp_path / str(attempt))
+            query = start(session, address, "outage", tmp_path / str(attempt), name=f"outage-{attempt}")
             wait_for(lambda query=query: input_rows(query), "a first batch")
             assert input_rows(query)[0] <= FIRST_ROWS
             query.stop()
