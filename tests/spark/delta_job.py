@@ -18,6 +18,11 @@ from tidegate.adapters.spark.embedded import local_session
 from tidegate.adapters.spark.settings import Settings
 
 AHEAD_S = 3600
+SESSION = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.databricks.delta.snapshotPartitions": "1",
+}
 
 
 def append(spark: SparkSession, table: Path, first: int, seconds: int) -> None:
@@ -51,17 +56,8 @@ def ids(spark: SparkSession, table: Path) -> list[int]:
     return sorted(row.id for row in spark.read.format("delta").load(str(table)).collect())
 
 
-def main(jars: str, folder: Path) -> dict[str, object]:
-    spark = local_session(
-        "delta", 2, 1024,
-        {
-            "spark.jars": jars,
-            "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-            "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-            "spark.sql.shuffle.partitions": "2",
-            "spark.databricks.delta.snapshotPartitions": "1",
-        },
-    )  # fmt: skip
+def main(folder: Path, jars: str) -> dict[str, object]:
+    spark = local_session("delta", 2, 1024, {"spark.jars": jars, "spark.sql.shuffle.partitions": "2", **SESSION})
     for number in range(6):
         append(spark, folder / "rows", 10 * number, AHEAD_S if number == 0 else number)
     with attach(spark, {"mode": "off", "interval_s": 0.3, "journal": {"path": str(folder / "gate.db")}}) as gate:
@@ -114,4 +110,4 @@ def main(jars: str, folder: Path) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(sys.argv[1], Path(sys.argv[2]))))
+    print(json.dumps(main(Path(sys.argv[1]), sys.argv[2])))

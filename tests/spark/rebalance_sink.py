@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from tests.spark.delta_job import SESSION
 from tidegate.adapters.spark.checkpoint import Checkpoint
 from tidegate.adapters.spark.embedded import local_session
 from tidegate.adapters.spark.queries import RestartableQuery
@@ -25,14 +26,9 @@ from tidegate.adapters.spark.settings import Settings
 from tidegate.adapters.spark.source import TidegateSource
 from tidegate.adapters.spark.transaction import RebalanceFailed, Step, Transaction
 
-DELTA = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-}
-
 
 def main(folder: Path, form: str, jars: str) -> None:
-    spark = local_session("sink", slots=2, memory_mb=1536, settings={"spark.jars": jars, **DELTA} if jars else {})
+    spark = local_session("sink", slots=2, memory_mb=1536, settings={"spark.jars": jars, **SESSION} if jars else {})
     spark.sparkContext.setLogLevel("OFF")
     spark.dataSource.register(TidegateSource)
     order = folder / "order"

@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+from tests.spark.delta import run_on_delta
 
 ROOT = Path(__file__).parents[2]
-DELTA_JARS = os.environ.get("TIDEGATE_DELTA_JARS", "")
+MODULE = "tests.spark.rebalance_sink"
 
 
-@pytest.mark.parametrize(
-    "sink",
-    [
-        "parquet",
-        pytest.param(
-            "delta",
-            marks=pytest.mark.skipif(
-                not DELTA_JARS,
-                reason="set TIDEGATE_DELTA_JARS to the jars of a Delta Lake that works with this Spark, with commas",
-            ),
-        ),
-    ],
-)
-def test_a_batch_that_reached_the_sink_is_not_dropped(tmp_path: Path, sink: str) -> None:
-    command = [sys.executable, "-m", "tests.spark.rebalance_sink", str(tmp_path), sink]
-    done = subprocess.run(
-        [*command, *([DELTA_JARS] if sink == "delta" else [])], cwd=ROOT, capture_output=True, text=True, timeout=400
-    )
+def test_a_batch_that_reached_a_file_sink_is_not_dropped(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", MODULE, str(tmp_path), "parquet"]
+    check_counts(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=400))
+
+
+def test_a_batch_that_reached_a_delta_table_is_not_dropped(tmp_path: Path) -> None:
+    check_counts(run_on_delta(MODULE, str(tmp_path), "delta"))
+
+
+def check_counts(done: subprocess.CompletedProcess[str]) -> None:
     assert done.returncode == 0, done.stdout[-500:] + done.stderr[-2000:]
     words = done.stdout.splitlines()[-1].split()
     assert int(words[1]) > 0

@@ -257,14 +257,20 @@ def test_a_restarted_driver_picks_its_knowledge_up(spark: SparkSession, tmp_path
     with attach(spark, policy) as first:
         job = WordCount(Constant(rate=100), lookup_s=0.004, lookup_tasks=2, count_tasks=2)
         query = first.start("learned", job.build)
-        wait_for_batches(first, "learned", 8)
+        # The first batches may be set aside as those of cold executors, so their number says nothing.
+        wait_for(lambda: row_cost(first, "learned") > 0, "the cost of a row")
         query.stop_at_boundary()
+    learned = row_cost(first, "learned")
     with attach(spark, policy) as second:
-        known, before = (gate.controller.knowledge.evaluation for gate in (second, first))
-        assert known.step >= before.step > 0
-        row = known.table.row("learned")
-        assert row is not None
-        assert 0.004 <= known.table["row_s"][row] < 0.05, "not less than the wait of a row"
+        assert second.controller.knowledge.evaluation.step >= first.controller.knowledge.evaluation.step > 0
+        assert row_cost(second, "learned") == learned > 0
+
+
+def row_cost(gate: Gate, name: str) -> float:
+    """Slot-seconds that a row of the query is known to cost; NaN while that is not known."""
+    table = gate.controller.knowledge.evaluation.table
+    row = table.row(name)
+    return float("nan") if row is None else float(table["row_s"][row])
 
 
 def test_attaching_twice_is_refused(spark: SparkSession, gate: Gate) -> None:

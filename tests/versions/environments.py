@@ -1,6 +1,7 @@
 """A Python environment for every Spark version, made once and kept below the user's cache folder.
 
-Each has PySpark and what `pip install tidegate` asks for, and nothing else: the suite shows that no extra is needed.
+Each has PySpark and what `pip install tidegate` asks for, and nothing else unless it is asked for: the suite shows that
+no extra is needed.
 """
 
 from __future__ import annotations
@@ -38,19 +39,19 @@ class Environment:
     python: Path
 
 
-def environment(spark: str) -> Environment:
-    """The environment for a Spark version such as `3.5`, made where it is not there yet."""
+def environment(spark: str, *extras: str) -> Environment:
+    """The environment for a Spark version such as `3.5`, with extras of Tidegate, made where it is not there yet."""
     cache().mkdir(parents=True, exist_ok=True)
     with (cache() / "versions.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # make test makes them in the background while other tests run
         try:
-            return _made(spark, _interpreter())
+            return _made(spark, extras, _interpreter())
         except _TooOld:  # that Spark wants a newer Python
-            return _made(spark, sys.executable)
+            return _made(spark, extras, sys.executable)
 
 
-def _made(spark: str, interpreter: str) -> Environment:
-    needs = [f"pyspark~={spark}.0", *_dependencies()]
+def _made(spark: str, extras: tuple[str, ...], interpreter: str) -> Environment:
+    needs = [f"pyspark~={spark}.0", *_dependencies(extras)]
     digest = sha256("\n".join([interpreter, *needs]).encode()).hexdigest()[:8]
     folder = cache() / "versions" / f"spark-{spark}-{digest}"
     python = folder / "bin" / "python"
@@ -79,9 +80,11 @@ def _interpreter() -> str:
     return sys.executable
 
 
-def _dependencies() -> list[str]:
+def _dependencies(extras: tuple[str, ...]) -> list[str]:
     with (ROOT / "pyproject.toml").open("rb") as file:
-        return [str(need) for need in tomllib.load(file)["project"]["dependencies"]]
+        project = tomllib.load(file)["project"]
+    needs = [*project["dependencies"], *(need for extra in extras for need in project["optional-dependencies"][extra])]
+    return [str(need) for need in needs if not str(need).startswith("pyspark")]
 
 
 def _run(command: list[str], problem: str) -> None:
