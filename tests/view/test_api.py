@@ -171,7 +171,7 @@ def test_pause_pauses_resume_resumes_and_both_are_journalled(tmp_path: Path) -> 
         assert post(api, act="mode", mode="recommend").status_code == 202
         job.until(lambda: job.runner.mode is Mode.RECOMMEND)
     notes = {note.event: note.text for note in read_notes(tmp_path / "job.db")}
-    assert notes["steered-pause"] == "paused: watching only, asked by ann from testclient"
+    assert notes["steered-pause"] == "paused: observing only, asked by ann from testclient"
     assert notes["steered-resume"] == "resumed in mode apply, asked by ann from testclient"
     assert notes["steered-bounds"].startswith("executors 2 to 3, asked by ann")
     assert notes["steered-mode"].startswith("mode recommend, asked by ann")
