@@ -63,7 +63,7 @@ def demo(
 
 
 def _table(records: list[RunRecord]) -> Table:
-    table = output.table("run", "p50", "p99", "over it", "executor-s", "rows", "lost", "doubled", "changes")
+    table = output.table("run", "p50", "p99", "violations", "executor-s", "rows", "lost", "doubled", "changes")
     for record in records:
         result = record.result
         table.add_row(

@@ -184,7 +184,7 @@ def _line(stretch: Stretch) -> str:
 
 def _class_table(classes: Iterable[ClassReport]) -> Table:
     """Shares of rows over the objective for each service class, most important first."""
-    table = output.table("class", "objective", "rows", "over", "now", "worst", "allowed", "p99", "incidents")
+    table = output.table("class", "objective", "rows", "violations", "now", "worst", "allowed", "p99", "incidents")
     for each in classes:
         table.add_row(
             each.name,

@@ -171,7 +171,7 @@ export function drawOperators(operators, now) {
 export function drawClasses(classes) {
   if (!classes.length) { fill(bodyOf("classes"), el("div", { class: "empty" }, "the policy has no classes")); return; }
   const shares = classes.filter((one) => one.share !== null);
-  const table = el("div", { class: "scroll" }, el("table", {}, el("tr", {}, ["class", "objective", "rows", "over it", "this window", "allowed", "worst p99"].map((head) => el("th", {}, head))),
+  const table = el("div", { class: "scroll" }, el("table", {}, el("tr", {}, ["class", "objective", "rows", "violations", "this window", "allowed", "worst p99"].map((head) => el("th", {}, head))),
     classes.map((one) => el("tr", {}, [one.name, seconds(one.latency_s), number(one.rows), percent(one.late_share), percent(one.window_share), percent(one.bound), seconds(one.worst_p99_s)].map((cell) => el("td", {}, cell))))));
   const bars = shares.length ? [el("p", { class: "hint" }, "shares of the slots"), el("div", { class: "bars" }, shares.map((one) => bar(one.name, one.share, percent(one.share))))] : [];
   fill(bodyOf("classes"), table, ...bars);
