@@ -144,7 +144,8 @@ class CommandHook:
                 words, capture_output=True, text=True, timeout=_COMMAND_LIMIT_S, check=False, stdin=subprocess.DEVNULL
             )
         except (KeyError, IndexError, ValueError) as error:
-            raise InvalidInput(f"provider: command {template!r} has an unknown placeholder: {error}") from None
+            text = f"provider: command {template!r} has a syntax error or an unknown placeholder: {error}"
+            raise InvalidInput(text) from None
         except (OSError, subprocess.TimeoutExpired) as error:
             raise EnvironmentUnfit(f"provider: {template!r} could not be run: {error}") from None
 

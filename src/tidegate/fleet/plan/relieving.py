@@ -71,8 +71,9 @@ class RegionHosts(Proposer):
         here = len(hosts)
         state = f"{rule.region}: {here} hosts, {busy / (sum(host.slots for host in hosts) / unit):.0%} busy"
         if needed > here:
-            text = f"{rule.region} needs {needed} hosts and has {here}: the load equals {busy:.1f} fully busy hosts"
-            reason = Reason("more-hosts", text)
+            load = f"the load is {busy:.1f} hosts ÷ {rule.fill:.0%} + {rule.spare:g} spare"
+            seats = f"{len(work)} applications with at most {rule.most_applications} per host"
+            reason = Reason("more-hosts", f"{rule.region} needs {needed} hosts and has {here}: {load}, {seats}")
             more = [AddHost(f"{rule.region}+{number + 1}", rule.region) for number in range(needed - here)]
             growth = [Proposal(action, reason, score=float(needed - here), urgent=busy > here) for action in more]
             return Plan((*relief, *growth))
