@@ -40,7 +40,7 @@ def test_it_prints_the_document_or_a_table(monkeypatch: pytest.MonkeyPatch, caps
     assert exit_code(monkeypatch) == 0
     printed = capsys.readouterr()
     assert "9000 rows in: 0 lost, 0 doubled; 0 overlaps" in printed.out
-    assert "left out: network-cut (there is no ip command" in printed.out
+    assert "skipped: network-cut (there is no ip command" in printed.out
     assert "11.5 s" in printed.err
 
 

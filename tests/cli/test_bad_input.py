@@ -17,7 +17,7 @@ CASES: list[tuple[str, list[str], str]] = [
     ("no policy", ["policy", "none.yaml"], "cannot be read"),
     ("policy of an older version", ["run", "fine.py", "--policy", "old.yaml"], "planner: no longer needed"),
     ("controller of a run", ["run", "fine.py", "--controller", "magic"], "no controller named 'magic'"),
-    ("app that does not import", ["run", "broken.py"], "does not import: ModuleNotFoundError"),
+    ("app that does not import", ["run", "broken.py"], "cannot be imported: ModuleNotFoundError"),
     ("app without a session", ["run", "empty.py"], "ended without a Spark session"),
     ("arguments of an app", ["run", "fine.py", "--", "--date", "today"], "takes no arguments"),
     ("no history", ["analyze", "fine.py"], "not a history"),

@@ -13,7 +13,7 @@ def test_resume_restores_the_mode_from_before() -> None:
     steering, policy = Steering(), Policy(mode=Mode.RECOMMEND)
     paused, _ = steering.applied(Request("pause", "ann"), policy)
     assert (paused.mode, steering.paused) == (Mode.OFF, True)
-    assert steering.applied(Request("pause", "bob"), paused) == (paused, "paused already")
+    assert steering.applied(Request("pause", "bob"), paused) == (paused, "already paused")
     resumed, text = steering.applied(Request("resume", "ann"), paused)
     assert (resumed.mode, text, steering.paused) == (Mode.RECOMMEND, "resumed in mode recommend", False)
     assert steering.applied(Request("resume", "ann"), resumed)[0] == resumed

@@ -71,7 +71,7 @@ def test_an_invalid_file_is_reported_once_and_changes_nothing(watched: Watched) 
     assert watched.file.policy.mode is Mode.APPLY
     assert len(watched.reports) == 2
     assert watched.reports[0].startswith(f"{watched.path}: line 1: mode:")
-    assert all(report.endswith("(the policy in force stays)") for report in watched.reports)
+    assert all(report.endswith("(the current policy stays in force)") for report in watched.reports)
     watched.path.write_text("mode: recommend")
     assert watched.settle() == [None, Mode.RECOMMEND, None]
     assert len(watched.reports) == 2

@@ -68,7 +68,7 @@ def test_the_example_is_a_fleet() -> None:
         (["submit", "m:build", "--region", "north"], "the fleet has east, west"),
         (["submit", "m:build", "--arguments", "[1]"], "JSON object"),
         (["submit", "m:build", "--arguments", "{"], "not JSON"),
-        (["submit", "m:build", "--elastic", "lookup"], "operator=most tasks"),
+        (["submit", "m:build", "--elastic", "lookup"], "operator=maximum tasks"),
         (["submit", "m:build", "--name", "../x"], "letters, digits"),
         (["move", "a", "east-1"], "no application 'a'"),
         (["withdraw", "a"], "no application 'a'"),

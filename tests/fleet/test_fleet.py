@@ -194,8 +194,8 @@ def test_a_region_grows_with_its_load_and_gives_the_host_back(fleet: StubFleet) 
         assert rows == list(range(len(rows)))
     fleet.kill_centre()
     for journal, words in (
-        (fleet.folder.centre_journal, ("done: + host east-2 in east", "east asks for 1 hosts", "done: − host")),
-        (fleet.folder.region_journal("east"), ("centre (the centre decides: asked)", "% busy")),
+        (fleet.folder.centre_journal, ("done: + host east-2 in east", "requests 1 more", "done: − host")),
+        (fleet.folder.region_journal("east"), ("centre (requested from the centre, which decides)", "% busy")),
         (fleet.folder.host_journal("east-1"), ("no streaming query is running",)),
     ):
         told = CliRunner().invoke(app, ["explain", str(journal)]).output

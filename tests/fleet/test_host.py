@@ -88,8 +88,8 @@ def test_recipes_come_from_files_and_modules(tmp_path: Path) -> None:
     wrong = {
         str(tmp_path / "none.py"): "no such file",
         f"{file}:value": "has no function value",
-        str(tmp_path / "broken.py"): "does not import: ModuleNotFoundError",
-        "no.such.module:build": "does not import",
+        str(tmp_path / "broken.py"): "cannot be imported: ModuleNotFoundError",
+        "no.such.module:build": "cannot be imported",
     }
     for recipe, message in wrong.items():
         with pytest.raises(InvalidInput, match=message):

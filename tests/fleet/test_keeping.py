@@ -104,7 +104,7 @@ def test_signals_go_to_the_process_that_was_meant(tmp_path: Path) -> None:
         assert sleeper.wait(10) == -signal.SIGKILL
     finally:
         sleeper.kill()
-    with pytest.raises(InvalidInput, match="which process"):
+    with pytest.raises(InvalidInput, match="does not identify a process"):
         ProcessIdentity.parse("12")
 
 

@@ -92,12 +92,12 @@ def test_another_version_is_refused(monkeypatch: pytest.MonkeyPatch, server: Ser
 def test_a_stranger_may_not_announce_a_large_message() -> None:
     ours, theirs = socket.socketpair()
     theirs.sendall(struct.pack(">I", MOST_BYTES))
-    with pytest.raises(ProtocolError, match="the most is 4096"):
+    with pytest.raises(ProtocolError, match="the limit of 4096"):
         welcome(ours, TOKEN)
 
 
 def test_a_large_message_is_not_sent(server: Server) -> None:
-    with pytest.raises(Unreachable, match="the most is"):
+    with pytest.raises(Unreachable, match="the limit of"):
         Client(server.address, TOKEN).ask("status", {"text": "x" * MOST_BYTES})
 
 

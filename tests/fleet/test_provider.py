@@ -40,7 +40,7 @@ def test_what_fails_is_said(tmp_path: Path) -> None:
         hook(tmp_path, "false").start(HOST)
     with pytest.raises(EnvironmentUnfit, match="stop command failed"):
         hook(tmp_path, stop="false").stop("h")
-    with pytest.raises(EnvironmentUnfit, match="does not run"):
+    with pytest.raises(EnvironmentUnfit, match="could not be run"):
         hook(tmp_path, "no-such-command-anywhere").start(HOST)
-    with pytest.raises(InvalidInput, match="cannot be filled in"):
+    with pytest.raises(InvalidInput, match="unknown placeholder"):
         hook(tmp_path, "echo {planet}").start(HOST)

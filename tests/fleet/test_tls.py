@@ -49,7 +49,7 @@ def test_members_talk_and_strangers_are_refused(authorities: dict[str, TlsRule])
     assert Client(server.address, TOKEN, tls=ours).ask("status") == {"ok": True}
     with pytest.raises(TidegateError):
         Client(server.address, TOKEN).ask("without-certificate")
-    with pytest.raises(TidegateError, match="not of this fleet"):
+    with pytest.raises(TidegateError, match="not from this fleet"):
         Client(server.address, TOKEN, tls=theirs).ask("of-another-authority")
     with pytest.raises(TidegateError, match="does not know the fleet's token"):
         Client(server.address, b"o" * 32, tls=ours).ask("without-token")

@@ -100,7 +100,7 @@ def test_bad_input_is_named(tmp_path: Path, values: np.ndarray) -> None:
         ([path, "--column", "load"], "no column 'load'; there are timestamp, value"),
         ([broken], "value in row 2 is 'many', not a number"),
         ([path, "--horizon", "0"], "--horizon 0: forecast at least 1 row ahead"),
-        ([path, "--warmup", "0"], "--warmup 0: at least 1 row"),
+        ([path, "--warmup", "0"], "--warmup 0: use at least 1 row"),
         ([path, "--warmup", "70", "--horizon", "10"], "80 rows; a warm-up of 70 and a horizon of 10 need at least 81"),
     ):
         with pytest.raises(InvalidInput, match=message.replace("(", r"\(")):

@@ -139,9 +139,9 @@ def test_memories_survive_as_plain_data() -> None:
     plain = json.loads(json.dumps(model.model.to_plain()))
     assert (LearnedModel.from_plain(plain, PROCESS).counts == model.model.counts).all()
     other = DecisionProcess(OperatorLimits(1, 9, 1.0, 900.0), levels=24)
-    with pytest.raises(InvalidInput, match="train again"):
+    with pytest.raises(InvalidInput, match="retrain"):
         Experience.from_plain(table.to_plain(), other)
-    with pytest.raises(InvalidInput, match="train again"):
+    with pytest.raises(InvalidInput, match="retrain"):
         LearnedModel.from_plain(plain, other)
 
 

@@ -125,7 +125,7 @@ def test_the_best_requests_take_the_tokens() -> None:
     centre = application(*names)
     out = centre.step(CALM, [ask(name, 1, 0, score=float(i)) for i, name in enumerate(names)], 0)
     assert grants(out) == [f"app.{i}" for i in (7, 6, 5, 4, 3)]
-    assert {m.reason for m in out if isinstance(m, Denial)} == {"no token left"}
+    assert {m.reason for m in out if isinstance(m, Denial)} == {"no tokens left"}
 
 
 def test_a_rescue_passes_an_empty_bucket_but_not_for_ever() -> None:

@@ -110,7 +110,7 @@ def test_version_2_says_so_where_others_share_the_group(tmp_path: Path) -> None:
     job = kernel.delegate("job", [STRANGER, STRANGER + 1])
     groups = ProcessGroups(kernel.tree(), kernel, tmp_path / "records", guardian=False)
     groups.adopt("q1", [STRANGER])
-    with pytest.raises(EnvironmentUnfit, match="has other processes in it"):
+    with pytest.raises(EnvironmentUnfit, match="contains other processes"):
         groups.set_share("q1", 0.6)
     assert sorted(kernel.members(job)) == [STRANGER, STRANGER + 1]
     assert not list(kernel.root.rglob(PARENT))
@@ -238,7 +238,7 @@ def test_records_count_only_where_nobody_else_can_write(kernel: FakeKernel, tmp_
     record.write_text(json.dumps({**json.loads(record.read_text()), "owner": 4_000_009}))  # as if we were gone
     records.chmod(0o777)
     assert recover(records, kernel, kernel.tree()) == 0
-    with pytest.raises(EnvironmentUnfit, match="open to others"):
+    with pytest.raises(EnvironmentUnfit, match="open to other users"):
         groups.set_share("q3", 0.5)
     records.chmod(0o700)
     record.chmod(0o666)

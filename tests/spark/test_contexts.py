@@ -60,7 +60,7 @@ def test_dynamic_allocation_is_refused_or_taken_over_as_the_policy_says(tmp_path
         """,
         tmp_path,
     )
-    assert "refused: Spark's dynamic allocation rules" in done.stdout, done.stderr[-2000:]
+    assert "refused: Spark's dynamic allocation controls" in done.stdout, done.stderr[-2000:]
     assert "dynamic_allocation: take-over" in done.stdout
     assert "registered: 2" in done.stdout, done.stderr[-2000:]
 

@@ -193,8 +193,8 @@ def test_what_cannot_be_limited_says_why(spark: SparkSession, gate: Gate, folder
     )  # fmt: skip
     asynchronous.start()
     causes = {
-        "rate": "takes no limit that is known here",
-        "newest": "takes no limit that is known here",
+        "rate": "accepts no limit known to Tidegate",
+        "newest": "accepts no limit known to Tidegate",
         "hasty": "asynchronously",
     }
     for name, cause in causes.items():

@@ -27,4 +27,4 @@ def test_the_notebook_runs(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert "watching: yes" in done.stdout
-    assert "state of keys: no (a local master has one executor, in the driver)" in done.stdout
+    assert "state of keys: no (a local master has only one executor, in the driver)" in done.stdout

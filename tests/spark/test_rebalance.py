@@ -194,7 +194,7 @@ def test_a_stop_that_fails_leaves_the_gate_open(spark: SparkSession, gate: Gate)
     wait_for_batches(gate, "stubborn", 1)
     running = query.query
     query.query = Stubborn(running)  # type: ignore[assignment]
-    with pytest.raises(RebalanceFailed, match="goes on as it is: it does not stop"):
+    with pytest.raises(RebalanceFailed, match="continues unchanged: it does not stop"):
         query.restart(query.settings.with_parallelism("lookup", 3))
     before = len(batches(gate, "stubborn"))
     wait_for(lambda: len(batches(gate, "stubborn")) > before + 1, "batches after the failed restart")

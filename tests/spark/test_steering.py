@@ -114,7 +114,7 @@ def test_a_query_that_was_stopped_is_not_started_again(spark: SparkSession, gate
     apply(gate, SetParallelism("stopped", "lookup", 2))
     query.stop_at_boundary()
     assert not query.query.isActive
-    with pytest.raises(RebalanceFailed, match="does not run any more"):
+    with pytest.raises(RebalanceFailed, match="no longer runs"):
         query.rebalance(query.settings.with_parallelism("lookup", 3))
     assert not query.query.isActive
 
@@ -128,7 +128,7 @@ def test_a_query_that_is_killed_in_a_rebalance_stays_dead(spark: SparkSession, g
         if transaction.step is Step.STOPPED:
             query.kill()
 
-    with pytest.raises(RebalanceFailed, match="was ended meanwhile"):
+    with pytest.raises(RebalanceFailed, match="was stopped in the meantime"):
         query.rebalance(query.settings.with_parallelism("lookup", 2), told=kill_when_stopped)
     assert not query.query.isActive
 
@@ -274,7 +274,7 @@ def row_cost(gate: Gate, name: str) -> float:
 
 
 def test_attaching_twice_is_refused(spark: SparkSession, gate: Gate) -> None:
-    with pytest.raises(InvalidInput, match="attached to this Spark context already"):
+    with pytest.raises(InvalidInput, match="already attached to this Spark context"):
         attach(spark)
 
 

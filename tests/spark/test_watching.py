@@ -187,7 +187,7 @@ def test_a_failing_query_is_reported(spark: SparkSession, gate: Gate, tmp_path: 
     [
         ({"load": "fast"}, "give a rate"),
         ({"load": "10", "partitons": "3"}, "unknown option 'partitons'"),
-        ({"load": "10", "partitions": "0"}, "the least is 1"),
+        ({"load": "10", "partitions": "0"}, "the minimum is 1"),
         ({}, "give .option"),
     ],
 )

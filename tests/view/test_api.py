@@ -70,7 +70,7 @@ def test_a_decision_is_read_by_its_number(api: TestClient) -> None:
     [
         ("series?start=x", 400, "start"),
         ("series?end=nan", 400, "end"),
-        ("series?start=5&end=3", 400, "lies after"),
+        ("series?start=5&end=3", 400, "is after"),
         ("series?points=1", 400, "points"),
         ("series?points=10&points=11", 400, "more than once"),
         ("series?journal=other", 404, "there is no journal"),
@@ -171,7 +171,7 @@ def test_pause_pauses_resume_resumes_and_both_are_journalled(tmp_path: Path) -> 
         assert post(api, act="mode", mode="recommend").status_code == 202
         job.until(lambda: job.runner.mode is Mode.RECOMMEND)
     notes = {note.event: note.text for note in read_notes(tmp_path / "job.db")}
-    assert notes["steered-pause"] == "paused: watching only, asked by ann from testclient"
+    assert notes["steered-pause"] == "paused: observing only, asked by ann from testclient"
     assert notes["steered-resume"] == "resumed in mode apply, asked by ann from testclient"
     assert notes["steered-bounds"].startswith("executors 2 to 3, asked by ann")
     assert notes["steered-mode"].startswith("mode recommend, asked by ann")
@@ -278,7 +278,7 @@ def test_what_cannot_be_served_is_said(journal: Path, tmp_path: Path) -> None:
     (tmp_path / "broken.pem").write_text("nonsense")
     broken = str(tmp_path / "broken.pem")
     for rule, words in (
-        (ConsoleRule(port=0, certificate=broken), "go together"),
+        (ConsoleRule(port=0, certificate=broken), "belong together"),
         (ConsoleRule(port=0, certificate=broken, key=broken), "cannot be used"),
         (ConsoleRule(port=0, token_file=str(tmp_path / "none")), "cannot be read"),
         (ConsoleRule(port=0, host="0.0.0.0"), "token"),
@@ -330,7 +330,7 @@ def test_other_addresses_warn_and_speak_tls(journal: Path, tmp_path: Path, caplo
     )
     console = Console([journal], rule)
     try:
-        assert "can be reached by others" in caplog.text
+        assert "can be reached from other machines" in caplog.text
         assert console.url.startswith("https://")
         url = f"https://localhost:{console.url.rsplit(':', 1)[1]}api/v1/journals"
         trusted = ssl.create_default_context(cafile=str(tmp_path / "certificate.pem"))

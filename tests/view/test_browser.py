@@ -155,7 +155,7 @@ def test_pause_pauses_and_a_bad_token_is_refused(browser: Any, job: Running, tmp
             assert job.runner.mode is Mode.APPLY
             page.locator("#token").fill(TOKEN)
             page.locator('[data-act="pause"]').click()
-            page.locator("#answer", has_text="asked for: pause").wait_for()
+            page.locator("#answer", has_text="requested: pause").wait_for()
             job.until(lambda: job.runner.mode is Mode.OFF)
             asked, seen = len(job.world.asked), job.runner.steps
             job.until(lambda: job.runner.steps > seen + 10)
@@ -195,7 +195,7 @@ def test_a_fleet_folder_shows_its_fleet_before_and_after_its_first_journal(
             found.open(console.url)
             page = found.page
             page.locator("#panel-fleet", has_text="east-1").wait_for()
-            assert "the centre is away" in page.locator("#panel-fleet").inner_text()
+            assert "no centre is running" in page.locator("#panel-fleet").inner_text()
             assert EVIL in page.locator("#panel-fleet .list").inner_text()
             assert not page.locator("#panel-latency").is_visible()
             (tmp_path / "hosts" / "east-1").mkdir(parents=True)

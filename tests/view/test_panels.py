@@ -151,7 +151,7 @@ def test_folders_are_searched_for_journals(journal: Path, tmp_path: Path) -> Non
     (tmp_path / "other.db").write_bytes(b"no journal")
     assert find_journals([tmp_path]) == [tmp_path / "a.db"]
     (tmp_path / "a.db").unlink()
-    with pytest.raises(InvalidInput, match="holds no journal"):
+    with pytest.raises(InvalidInput, match="contains no journal"):
         find_journals([tmp_path])
 
 
@@ -167,4 +167,4 @@ def test_an_empty_journal_has_nothing_to_show(tmp_path: Path) -> None:
 def test_state_that_moves_in_one_decision_is_told_once() -> None:
     moves = [{"kind": "move-state", "application": "words", "partition": one, "executor": "1"} for one in range(40)]
     grow = {"kind": "scale-executors", "target": 3, "outcome": "done"}
-    assert list(ranges._titles([grow, *moves])) == ["executors → 3", "words: 40 state partitions move"]
+    assert list(ranges._titles([grow, *moves])) == ["executors → 3", "words: moving 40 state partitions"]

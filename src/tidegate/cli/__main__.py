@@ -1,4 +1,4 @@
-"""`python -m tidegate.cli`, where the console script is not installed."""
+"""`python -m tidegate.cli`, for installations without the console script."""
 
 from tidegate.cli.app import main
 

@@ -1,4 +1,4 @@
-"""`tidegate analyze`: what a recorded history tells."""
+"""`tidegate analyze`: analyses a recorded history."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tidegate.history import MetricTable
 
 _SHOWN_DRIVERS = 3
-_NEWEST = 50_000  # samples of a history on Spark that are read for what needs them in order
+_NEWEST = 50_000  # newest samples of a history on Spark, read for analyses that need them in order
 
 
 def analyze(
@@ -27,10 +27,12 @@ def analyze(
             help="A journal, recorded metrics (Parquet), a Spark event log or a folder of them, or progress JSON lines."
         ),
     ],
-    application: Annotated[str | None, typer.Option(help="Only this application (query); left out: all.")] = None,
-    horizon: Annotated[int, typer.Option(min=1, help="Predict so many batches ahead.")] = 3,
-    correction: Annotated[str, typer.Option(help="For many pairs: bh (Benjamini-Hochberg), holm, or none.")] = "bh",
-    engine: Annotated[str, typer.Option(help="Where correlations are computed: memory, or spark.")] = "memory",
+    application: Annotated[str | None, typer.Option(help="Only this application (query). Default: all.")] = None,
+    horizon: Annotated[int, typer.Option(min=1, help="Predict this many batches ahead.")] = 3,
+    correction: Annotated[
+        str, typer.Option(help="Correction for multiple tests: bh (Benjamini-Hochberg), holm, or none.")
+    ] = "bh",
+    engine: Annotated[str, typer.Option(help="Where to compute correlations: memory or spark.")] = "memory",
     out: output.Out = None,
     json: output.Json = False,
 ) -> None:
@@ -57,8 +59,8 @@ def analyze(
         ours = holds_journal(history) or holds_parquet(history)
         if not found.tables and found.notes.spark_version is None and not ours:
             raise InvalidInput(
-                f"{history}: not a history; give a journal, a folder of recorded metrics, an event log of Spark, or "
-                "a file of progress reports"
+                f"{history}: not a history; give a journal, a folder of recorded metrics, a Spark event log, or a file "
+                "of progress reports"
             )
         tables = [table for table in found.tables if application in (None, table.application)]
         if application is not None and not tables:
@@ -94,7 +96,7 @@ def analyze(
 
 
 def _engine(name: str, correction: Correction, parquet: Path | None, out: Path | None) -> tuple[Engine, Any]:
-    """Who correlates, and how to end it. On Spark a Parquet history is read there, whole, and never here."""
+    """The function that computes correlations, and how to end it. Spark reads a Parquet history itself, in full."""
     from tidegate.analysis.correlation import correlate
 
     if name == "memory":
@@ -138,7 +140,7 @@ def _show(studies: list[Study], notes: list[str]) -> None:
         if found.factors is not None:
             typer.echo(f"  {found.factors.count} factors explain {found.factors.explained.sum():.0%} of the variance")
         for each in found.replays:
-            verdict = "used" if each.score.usable else "not used, no better than the last value"
+            verdict = "used" if each.score.usable else "not used: no better than the last value"
             gain = "–" if each.score.gain is None else f"{each.score.gain:+.0%}"
             typer.echo(f"  {each.target} {each.horizon} batches ahead: {gain} against the last value ({verdict})")
         if found.profile.operators:

@@ -1,4 +1,4 @@
-"""The `tidegate` command: registers every command and turns errors into a line each and an exit code."""
+"""The `tidegate` command: registers every command, and reports errors as one line each with an exit code."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tidegate.extras import how_to_get
 
 try:
     from typer import TyperException as UsageError
-except ImportError:  # older ones stand on click
+except ImportError:  # older typer uses click
     from click import ClickException as UsageError  # type: ignore
 
 _INTERRUPTED = 130
@@ -56,14 +56,14 @@ app.add_typer(fleet, name="fleet")
 
 @app.callback(invoke_without_command=True)
 def overview(context: typer.Context) -> None:
-    """Without a command: the help."""
+    """Without a command, show the help."""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 
 
 @app.command()
 def version(json: output.Json = False) -> None:
-    """Show the versions of Tidegate and of what it stands on.
+    """Show the versions of Tidegate, Python and Spark.
 
     Example: tidegate version
     """
@@ -82,7 +82,7 @@ def version(json: output.Json = False) -> None:
 
 
 def main() -> None:
-    """Entry point of the console script: 0 done, 1 `chaos` failed, 2 bad input or unfit machine, 130 interrupted."""
+    """Entry point of the console script. 0: done; 1: `chaos` failed; 2: bad input, unfit machine; 130: interrupted."""
     output.log_to_stderr()
     try:
         code = app(standalone_mode=False)

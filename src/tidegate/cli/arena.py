@@ -1,4 +1,4 @@
-"""`tidegate arena`: autoscalers against each other in the simulator."""
+"""`tidegate arena`: compares autoscalers in the simulator."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from tidegate.cli import output
 def arena(
     load: Annotated[
         list[str] | None,
-        typer.Option(help="A load by name, or FILE[:column] of a CSV file with counts; as often as you like."),
+        typer.Option(help="A load by name, or FILE[:column] of a CSV file with counts; repeatable."),
     ] = None,
-    rivals: Annotated[str | None, typer.Option(help="Names, separated by commas. Left out: all of them.")] = None,
+    rivals: Annotated[str | None, typer.Option(help="Names, separated by commas. Default: all.")] = None,
     query: Annotated[str, typer.Option(help="q1, q2, q3, q5, q8 or q11.")] = "q1",
-    seeds: Annotated[int | None, typer.Option(min=1, help="Runs per load; left out: 2, or 1 with --quick.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Runs per load. Default: 2, or 1 with --quick.")] = None,
     compress: Annotated[
-        float | None, typer.Option(help="Play loads faster by this factor. Left out: 1, and 12 for weeks.")
+        float | None, typer.Option(help="Play loads faster by this factor. Default: 1, or 12 for weeks.")
     ] = None,
     step_s: Annotated[float | None, typer.Option(help="Seconds per row of a file without timestamps.")] = None,
     peak_executors: Annotated[int, typer.Option(min=2, help="Executors that the peak of each load needs.")] = 8,
-    objective_s: Annotated[float, typer.Option(help="A row should be done within this many seconds.")] = 15.0,
-    startup_s: Annotated[float, typer.Option(help="From the request for an executor to its registration.")] = 20.0,
+    objective_s: Annotated[float, typer.Option(help="Objective: a row is done within this many seconds.")] = 15.0,
+    startup_s: Annotated[float, typer.Option(help="Seconds from requesting an executor to its registration.")] = 20.0,
     warmup_s: Annotated[float, typer.Option(help="How long a new executor works at half speed.")] = 20.0,
     best: Annotated[
-        bool | None, typer.Option("--best/--defaults", help="Also play each rival's best setting per load.")
+        bool | None, typer.Option("--best/--defaults", help="Also play each rival with its best setting per load.")
     ] = None,
-    cores: Annotated[int | None, typer.Option(min=1, help="Processes. Left out: one per core.")] = None,
+    cores: Annotated[int | None, typer.Option(min=1, help="Number of processes. Default: one per core.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer loads, published defaults only.")] = False,
     out: output.Out = None,
     json: output.Json = False,
 ) -> None:
-    """Play autoscalers on the same plant and loads: who holds the objective, and at what cost.
+    """Run autoscalers on the same plant and loads, and compare how well they keep the objective and at what cost.
 
     Example: tidegate arena --load requests.csv:count --rivals tidegate,hpa-cpu --out out/arena
     """
@@ -75,4 +75,4 @@ def arena(
     screen.print(summary_table(tournament))
     screen.print()
     screen.print(winners_table(tournament))
-    typer.echo("\nexecutor-seconds; a name with + has its best setting per load, chosen afterwards")
+    typer.echo("\nexecutor-seconds; + marks a rival with its best setting per load, chosen afterwards")

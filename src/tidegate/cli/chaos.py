@@ -1,4 +1,4 @@
-"""`tidegate chaos`: everything fails that can fail, and every row is counted afterwards."""
+"""`tidegate chaos`: injects faults into running jobs, and counts every row afterwards."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ if TYPE_CHECKING:
 
 def chaos(
     minutes: Annotated[
-        float, typer.Option(min=0.5, help="How long faults strike; starting and counting come on top.")
+        float, typer.Option(min=0.5, help="How long to inject faults. Starting and counting take extra time.")
     ] = 10.0,
     seed: Annotated[int, typer.Option(min=0, help="Decides the order of the faults and their victims.")] = 1,
     out: output.Out = None,
     json: output.Json = False,
 ) -> None:
-    """Stateful jobs from a Kafka broker to a transactional sink, on this machine, while things are killed and cut.
+    """Inject faults while stateful jobs read from a Kafka broker and write to a transactional sink on this machine.
 
-    Kills and freezes executors, Python workers, the driver, the control and the broker, fills the journal's disk, cuts
-    the network; from 6 minutes on also hosts and the centre of a fleet. Then every row is counted. Exit code 1 if one
-    is lost or doubled, or if a fault was not recovered from. Logs and sinks are in --out (default: out/chaos).
+    Kills and freezes executors, Python workers, the driver, the controller and the broker, fills the journal's disk,
+    and cuts the network. From 6 minutes on it also strikes the hosts and the centre of a fleet. Then every row is
+    counted. The exit code is 1 if a row is lost or doubled, or if the jobs did not recover from a fault. Logs and sinks
+    are in --out (default: out/chaos).
 
     Example: tidegate chaos --minutes 10 --seed 3 --json
     """
@@ -47,7 +48,7 @@ def chaos(
     else:
         output.console.print(_table(found))
         for kind, reason in found["left_out"].items():
-            typer.echo(f"left out: {kind} ({reason})")
+            typer.echo(f"skipped: {kind} ({reason})")
         lost, doubled, overlaps = found["rows_lost"], found["rows_doubled"], found["overlaps"]
         typer.echo(f"{found['rows_in']} rows in: {lost} lost, {doubled} doubled; {overlaps} overlaps")
     if not _held(found):
@@ -60,8 +61,8 @@ def _held(found: dict[str, Any]) -> bool:
 
 
 def _table(found: dict[str, Any]) -> Table:
-    table = output.table("fault", "at", "hurt for", "control away")
+    table = output.table("fault", "at", "recovered after", "control away")
     for fault in found["faults"]:
-        hurt = "not over" if fault["recovered_s"] is None else f"{fault['recovered_s']:.1f} s"
+        hurt = "not recovered" if fault["recovered_s"] is None else f"{fault['recovered_s']:.1f} s"
         table.add_row(fault["kind"], f"{fault['at_s']:.0f} s", hurt, f"{fault['control_gap_s']:.1f} s")
     return table

@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 def console(
     journals: Annotated[
         list[Path],
-        typer.Argument(help="Journals that jobs under Tidegate write, folders with journals, or a fleet's folder."),
+        typer.Argument(help="Journals of jobs under Tidegate, folders with journals, or a fleet's folder."),
     ],
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 4050,
-    host: Annotated[str, typer.Option(help="Address to listen on; any but loopback needs a token.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free one.")] = 4050,
+    host: Annotated[str, typer.Option(help="Address to listen on. All but loopback need a token.")] = "127.0.0.1",
     token_file: Annotated[Path | None, typer.Option(help="File with the token (or TIDEGATE_CONSOLE_TOKEN).")] = None,
     certificate: Annotated[Path | None, typer.Option(help="Certificate file (PEM) for HTTPS.")] = None,
     key: Annotated[Path | None, typer.Option(help="Its private key (PEM).")] = None,
-    otlp: Annotated[str | None, typer.Option(help="OpenTelemetry collector to push metrics to, a URL.")] = None,
-    browse: Annotated[bool, typer.Option("--browse", help="Open it in the browser.")] = False,
+    otlp: Annotated[str | None, typer.Option(help="URL of an OpenTelemetry collector to push metrics to.")] = None,
+    browse: Annotated[bool, typer.Option("--browse", help="Open the page in the browser.")] = False,
     json: output.Json = False,
 ) -> None:
-    """Serve a page, an API and metrics for journals, live or finished. Stop it with Ctrl-C.
+    """Serve a page, an API and metrics for journals, live or finished. Stop with Ctrl-C.
 
     Example: tidegate console out/demo/tidegate.db
     """
@@ -64,7 +64,7 @@ def console(
 
 
 def _fleet(paths: list[Path]) -> Callable[[], FleetNow] | None:
-    """How to ask the fleet whose folder is among the paths."""
+    """A function that asks the fleet whose folder is among the paths; None without one."""
     root = next((path for path in paths if (path / "centre" / "registry.db").is_file()), None)
     if root is None:
         return None

@@ -1,4 +1,4 @@
-"""`tidegate demo`: the main job, with and without Tidegate."""
+"""`tidegate demo`: the main job with and without Tidegate."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def demo(
     quick: Annotated[bool, typer.Option("--quick", help="A shorter load: under five minutes.")] = False,
     find_static: Annotated[
         bool,
-        typer.Option("--find-static", help="Run every static size instead: which is the smallest?"),
+        typer.Option("--find-static", help="Run every static size instead, to find the smallest that works."),
     ] = False,
     out: output.Out = None,
     json: output.Json = False,
 ) -> None:
-    """WordCount under a peak: the smallest static pool, the smallest that holds, and Tidegate.
+    """Run WordCount under a load peak: with the smallest static pool, the smallest that suffices, and Tidegate.
 
     Writes report.html, the journals and Spark's log to --out (default: out/demo).
 
@@ -58,12 +58,12 @@ def demo(
     output.console.print(_table(records))
     typer.echo(f"report:  {report}")
     if not find_static:
-        typer.echo(f"why:     tidegate explain {folder / 'tidegate.db'}")
-        typer.echo(f"look:    tidegate console {folder / 'tidegate.db'}")
+        typer.echo(f"reasons: tidegate explain {folder / 'tidegate.db'}")
+        typer.echo(f"console: tidegate console {folder / 'tidegate.db'}")
 
 
 def _table(records: list[RunRecord]) -> Table:
-    table = output.table("run", "p50", "p99", "over it", "executor-s", "rows", "lost", "doubled", "changes")
+    table = output.table("run", "p50", "p99", "violations", "executor-s", "rows", "lost", "doubled", "changes")
     for record in records:
         result = record.result
         table.add_row(

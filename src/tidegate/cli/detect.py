@@ -1,4 +1,4 @@
-"""`tidegate detect`: abnormal samples of a series, found online."""
+"""`tidegate detect`: finds abnormal samples of a series online."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _ROWS_A_STEP = 20_000
 
 
 def detect(
-    series: Annotated[Path, typer.Argument(help="CSV with a header and one sample a row, oldest first.")],
+    series: Annotated[Path, typer.Argument(help="CSV with a header and one sample per row, oldest first.")],
     column: Annotated[str, typer.Option(help="The column with the samples.")] = "value",
     timestamp: Annotated[
         str | None,
-        typer.Option(help="Column with dates or seconds; by default `timestamp`, if there is one."),
+        typer.Option(help="Column with dates or seconds. Default: `timestamp`, if it exists."),
     ] = None,
     threshold: Annotated[
-        float | None, typer.Option(help="Flag scores from here on, 0 to 1; by default 0.5 for every series.")
+        float | None, typer.Option(help="Flag scores of at least this, 0 to 1. Default: 0.5 for every series.")
     ] = None,
     out: output.Out = None,
     json: output.Json = False,
 ) -> None:
-    """Walk a series online and flag what is abnormal; rows count from 0.
+    """Process a series online and flag abnormal samples. Rows count from 0.
 
     Example: tidegate detect metrics.csv --column value --out out/detect
     """
@@ -49,7 +49,7 @@ def detect(
 
     detector = SurpriseDetector(THRESHOLD if threshold is None else threshold)
     with output.console.status("loading the detector"):
-        SurpriseDetector().walk(np.zeros(1))  # compiles it, the first time
+        SurpriseDetector().walk(np.zeros(1))  # compiles it on first use
     samples = np.array(values)
     times = None if times_s is None else np.array(times_s)
     began_s = time.perf_counter()
@@ -105,7 +105,7 @@ def _read(path: Path, column: str, timestamp: str | None) -> tuple[list[float], 
     except InvalidInput as error:
         if timestamp is not None:
             raise
-        output.console.print(f"{error}; going on without times", markup=False)
+        output.console.print(f"{error}; continuing without times", markup=False)
         return values, None
 
 

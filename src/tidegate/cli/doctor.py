@@ -1,4 +1,4 @@
-"""`tidegate doctor`: what works on this machine and with this Spark, and what to do about the rest."""
+"""`tidegate doctor`: shows what works on this machine and with this Spark, and how to fix the rest."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from tidegate.extras import extras, how_to_get
 
 
 def doctor(
-    master: Annotated[str, typer.Option(help="Spark master to look at.")] = "local[1]",
+    master: Annotated[str, typer.Option(help="Spark master to check.")] = "local[1]",
     spark_conf: Annotated[list[str] | None, typer.Option(help="Spark setting key=value or @FILE; repeatable.")] = None,
     out: output.Out = None,
     json: output.Json = False,
 ) -> None:
-    """Show what Tidegate can do here, and what to do about what it cannot.
+    """Show what Tidegate can do here, and how to fix what it cannot.
 
-    Starts a Spark session on the master, looks at it, and ends it. Ends with code 2 where Tidegate cannot attach.
+    Starts a Spark session on the master, checks it, and stops it. The exit code is 2 if Tidegate cannot attach.
 
     Example: tidegate doctor --master yarn
     """
@@ -59,7 +59,7 @@ def doctor(
 
 
 def _spark(master: str, settings: dict[str, str], log: Path) -> tuple[list[Capability], dict[str, str]]:
-    """Start a session as a job would, and ask it."""
+    """Start a session as a job would, and check it."""
     from pyspark.sql import SparkSession
 
     from tidegate.adapters.spark.embedded import start_session
@@ -85,23 +85,23 @@ def _spark(master: str, settings: dict[str, str], log: Path) -> tuple[list[Capab
 
 
 def _context(context: Any) -> Iterator[Capability]:
-    """What depends on how the job is started rather than on the version."""
+    """Capabilities that depend on how the job is started, not on the version."""
     from tidegate.adapters.spark.executors import dynamic_allocation
     from tidegate.adapters.spark.pools import SchedulerPools
 
     if context._jsc.sc().isLocal():
-        why = "a local master has one executor, in the driver; try --master 'local-cluster[2,1,1024]'"
+        why = "a local master has only one executor, in the driver; try --master 'local-cluster[2,1,1024]'"
         yield Capability("executors", False, why)
     elif dynamic_allocation(context):
-        why = "Spark's dynamic allocation rules them; switch it off, or set dynamic_allocation: take-over in the policy"
+        why = "Spark's dynamic allocation sets them; disable it, or set dynamic_allocation: take-over in the policy"
         yield Capability("executors", False, why)
     else:
-        yield Capability("executors", True, f"asked of {context.master}, retired between batches")
+        yield Capability("executors", True, f"requested from {context.master}, retired between batches")
     yield SchedulerPools(context, {}).capability()
 
 
 def _machine() -> Iterator[Capability]:
-    """Control groups, for classes of applications that are processes of their own."""
+    """Control groups, for classes of applications that run as separate processes."""
     try:
         tree, files = CgroupTree.find(), CgroupFiles()
     except OSError:

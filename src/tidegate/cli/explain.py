@@ -1,4 +1,4 @@
-"""`tidegate explain`: what was done, what was held, and why."""
+"""`tidegate explain`: what was done, what was held back, and why."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tidegate.evaluate.violations import ClassReport, report
 
 @dataclass(slots=True)
 class Stretch:
-    """Steps in a row with the same outcome for the same kind of reason, told once."""
+    """Consecutive steps with the same outcome and the same kind of reason, shown once."""
 
     start_s: float
     end_s: float
@@ -28,19 +28,19 @@ class Stretch:
     reason: str
     key: tuple[str, ...]
     advice: tuple[str, ...] = ()
-    """What would hold an objective that is out of reach."""
+    """What would make an infeasible objective feasible."""
     set_aside: int = 0
-    """Abnormal samples that were not learnt from."""
+    """Abnormal samples excluded from learning."""
     missed: tuple[str, ...] = ()
     """Objectives that were missed over their window at the end of the stretch."""
 
 
 def explain(
     journal: Annotated[Path, typer.Argument(help="The SQLite file that a job under Tidegate writes.")],
-    every: Annotated[bool, typer.Option("--all", help="Every step by itself, not stretches of equal ones.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Show every step, not stretches of similar ones.")] = False,
     json: output.Json = False,
 ) -> None:
-    """Tell what the controller did, what it held, and why.
+    """Show what the controller did, what it held back, and why.
 
     Example: tidegate explain out/demo/tidegate.db
     """
@@ -71,12 +71,12 @@ def explain(
     if moves.judged:
         typer.echo(str(moves))
     if not lines:
-        typer.echo("the journal is empty: the controller has not taken a step yet")
+        typer.echo("the journal is empty: the controller has not made a step yet")
 
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """How good the predictions of decisions were that have fallen due."""
+    """Accuracy of the predictions that have fallen due."""
 
     judged: int
     p99_error: float | None
@@ -94,7 +94,7 @@ class Accuracy:
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """What came of the state moves."""
+    """Outcomes of state moves."""
 
     judged: int
     soon: int
@@ -107,14 +107,14 @@ class Moves:
 
 
 def judged_moves(entries: Iterable[Entry]) -> Moves:
-    """Count the state moves by the batches that they took."""
+    """Count the state moves by the number of batches they took."""
     batches = [one.batches for entry in entries if entry.decision is not None for one in entry.decision.moved]
     soon = sum(count is not None and count <= 2 for count in batches)
     return Moves(len(batches), soon, sum(count is None for count in batches))
 
 
 def judged_predictions(entries: Iterable[Entry]) -> Accuracy:
-    """Compare what was predicted with what came of it."""
+    """Compare predictions with outcomes."""
     judged = [one for entry in entries if entry.decision is not None for one in entry.decision.judged]
     p99 = [abs(one.prediction.p99_s - one.p99_s) / one.p99_s for one in judged if one.p99_s]
     late = [abs(one.prediction.late_share - one.late_share) for one in judged if one.late_share is not None]
@@ -122,7 +122,7 @@ def judged_predictions(entries: Iterable[Entry]) -> Accuracy:
 
 
 def summarise(entries: Iterable[Entry], apart: bool = False) -> Iterable[Stretch]:
-    """Join steps that did nothing for the same kind of reason; steps that acted stand alone."""
+    """Join idle steps with the same kind of reason. Steps that acted stay separate."""
     current: Stretch | None = None
     for entry in entries:
         if entry.decision is None:
@@ -175,14 +175,16 @@ def _line(stretch: Stretch) -> str:
     span = "" if stretch.steps == 1 else f" – {_clock(stretch.end_s)} ({stretch.steps} steps)"
     lines = [f"{_clock(stretch.start_s)}{span}  {stretch.outcome}", f"          because {stretch.reason}"]
     lines += [f"          missed  {missed}" for missed in stretch.missed]
-    lines += [f"          {stretch.set_aside} abnormal samples were not learnt from"] if stretch.set_aside else []
+    lines += (
+        [f"          {stretch.set_aside} abnormal samples were excluded from learning"] if stretch.set_aside else []
+    )
     lines += [f"          advice  {advice}" for advice in stretch.advice]
     return "\n".join(lines)
 
 
 def _class_table(classes: Iterable[ClassReport]) -> Table:
-    """What each service class has delivered, the most important first: shares of rows over the objective."""
-    table = output.table("class", "objective", "rows", "over", "now", "worst", "allowed", "p99", "incidents")
+    """Shares of rows over the objective for each service class, most important first."""
+    table = output.table("class", "objective", "rows", "violations", "now", "worst", "allowed", "p99", "incidents")
     for each in classes:
         table.add_row(
             each.name,

@@ -1,4 +1,4 @@
-"""`tidegate fleet`: bring a fleet up, look at it, give it applications, move them, take it down."""
+"""`tidegate fleet`: starts a fleet, shows it, submits and moves applications, and stops it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tidegate.fleet.registry import Registry
 
 fleet = typer.Typer(
-    help="Hosts in regions, applications on them, and a centre that keeps both in order.",
+    help="Manage a fleet: hosts in regions, applications on the hosts, and a centre that controls both.",
     no_args_is_help=True,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -36,12 +36,12 @@ _LONGEST_SAID = 60
 
 @fleet.command()
 def up(
-    file: Annotated[Path | None, typer.Argument(help="The fleet's file (YAML); left out: as it was.")] = None,
+    file: Annotated[Path | None, typer.Argument(help="The fleet's file (YAML). Default: the last one used.")] = None,
     folder: Folder = _DEFAULT_FOLDER,
     wait: Annotated[float, typer.Option(min=0, help="Seconds to wait until every region has its hosts.")] = 120.0,
     json: output.Json = False,
 ) -> None:
-    """Bring the fleet up: start its centre, which starts the hosts. What runs already is adopted as it is.
+    """Start the fleet's centre, which starts the hosts. Whatever runs already is adopted.
 
     Example: tidegate fleet up examples/fleet.yaml --fleet out/fleet
     """
@@ -56,12 +56,12 @@ def up(
     registry = _registry(place, must_exist=False)
     known = registry.fact("config")
     config = given if file is not None or known is None else FleetConfig.model_validate(known)
-    make_provider(config, place)  # what is wrong with it is said here, not in a log
+    make_provider(config, place)  # report its problems here, not in a log
     registry.put_fact("config", plain(config))
     store_config(config, place)
     registry.put_fact("down", False)
     if centre_pid(place) is not None and known != plain(config):
-        _end_centre(place)  # the next one serves by the new file, and adopts everything
+        _end_centre(place)  # the next one uses the new file and adopts everything
     if centre_pid(place) is None:
         _start_centre(place)
     wanted = sum(rule.min_hosts for rule in config.regions.values())
@@ -79,7 +79,7 @@ def up(
 
 @fleet.command(hidden=True)
 def centre(folder: Folder = _DEFAULT_FOLDER) -> None:
-    """Serve as the fleet's centre, in the foreground; `fleet up` starts it.
+    """Run the fleet's centre in the foreground; `fleet up` starts it in the background.
 
     Example: tidegate fleet centre --fleet out/fleet
     """
@@ -105,7 +105,7 @@ def centre(folder: Folder = _DEFAULT_FOLDER) -> None:
 
 @fleet.command()
 def status(folder: Folder = _DEFAULT_FOLDER, json: output.Json = False) -> None:
-    """Show regions, hosts, applications, what the controllers came to, tokens, requests and the last events.
+    """Show regions, hosts, applications, decisions, tokens, requests and the last events.
 
     Example: tidegate fleet status --fleet out/fleet
     """
@@ -137,16 +137,18 @@ def status(folder: Folder = _DEFAULT_FOLDER, json: output.Json = False) -> None:
 def submit(
     build: Annotated[str, typer.Argument(help="module:function or file.py[:function] with build(spark, settings).")],
     folder: Folder = _DEFAULT_FOLDER,
-    name: Annotated[str | None, typer.Option(help="Its name; left out: the file's or module's.")] = None,
+    name: Annotated[str | None, typer.Option(help="Its name. Default: that of the file or module.")] = None,
     region: Annotated[str | None, typer.Option(help="Where its rows come from.")] = None,
-    slots: Annotated[float, typer.Option(min=0.01, help="Slots that it needs, until its own numbers say so.")] = 1.0,
-    latency: Annotated[float, typer.Option(min=0.1, help="Objective: 99 % of the rows within so many seconds.")] = 30.0,
+    slots: Annotated[
+        float, typer.Option(min=0.01, help="Slots that it needs, until measurements are available.")
+    ] = 1.0,
+    latency: Annotated[float, typer.Option(min=0.1, help="Objective: 99 % of rows within this many seconds.")] = 30.0,
     arguments: Annotated[str, typer.Option(help="JSON object, or @FILE: keyword arguments of build.")] = "{}",
-    elastic: Annotated[list[str] | None, typer.Option(help="operator=most tasks; may be repeated.")] = None,
+    elastic: Annotated[list[str] | None, typer.Option(help="operator=maximum tasks; repeatable.")] = None,
     wait: Annotated[float, typer.Option(min=0, help="Seconds to wait until it runs.")] = 60.0,
     json: output.Json = False,
 ) -> None:
-    """Give the fleet an application; the centre places it. Under a name that is there, a new recipe replaces the old.
+    """Submit an application; the centre places it. If the name exists, the new recipe replaces the old one.
 
     Example: tidegate fleet submit examples/wordcount.py --region east --elastic split=4 --fleet out/fleet
     """
@@ -159,10 +161,10 @@ def submit(
     if file.endswith(".py"):
         if not Path(file).is_file():
             raise InvalidInput(f"{file}: no such file")
-        build = f"{Path(file).resolve()}{colon}{function}"  # the hosts have other working folders
+        build = f"{Path(file).resolve()}{colon}{function}"  # hosts have other working directories
     regions = FleetConfig.model_validate(registry.fact("config", {})).regions
     if region is not None and region not in regions:
-        raise InvalidInput(f"--region {region!r}: the fleet has {', '.join(regions)}")
+        raise InvalidInput(f"--region {region!r}: unknown; the fleet has {', '.join(regions)}")
     spec = ApplicationSpec(
         name or (Path(file).stem if file.endswith(".py") else file.rpartition(".")[2]),
         build,
@@ -185,7 +187,7 @@ def move(
     wait: Annotated[float, typer.Option(min=0, help="Seconds to wait until it runs there.")] = 90.0,
     json: output.Json = False,
 ) -> None:
-    """Move an application to another host: stopped between two batches here, started from its checkpoint there.
+    """Move an application to another host. It stops between two batches and restarts from its checkpoint.
 
     Example: tidegate fleet move wordcount west-1 --fleet out/fleet
     """
@@ -201,32 +203,32 @@ def move(
 def withdraw(
     application: Annotated[str, typer.Argument(help="The application's name.")],
     folder: Folder = _DEFAULT_FOLDER,
-    wait: Annotated[float, typer.Option(min=0, help="Seconds to wait until it has ended.")] = 90.0,
+    wait: Annotated[float, typer.Option(min=0, help="Seconds to wait until it has stopped.")] = 90.0,
     json: output.Json = False,
 ) -> None:
-    """End an application between two batches. Its checkpoint stays: submitted again, it goes on where it stopped.
+    """Stop an application between two batches. Its checkpoint stays, so submitting it again resumes it.
 
     Example: tidegate fleet withdraw wordcount --fleet out/fleet
     """
     registry = _registry(_folder(folder))
     _known(application, registry.applications(), "application")
     registry.end_application(application)
-    gone = _wait(lambda: application not in registry.applications(), wait, lambda: f"waiting for {application} to end")
+    gone = _wait(lambda: application not in registry.applications(), wait, lambda: f"waiting for {application} to stop")
     if json:
         output.print_json({"application": application, "ended": gone})
     else:
-        typer.echo(f"{application} {'has ended' if gone else 'is ending'}")
+        typer.echo(f"{application} {'has stopped' if gone else 'is stopping'}")
 
 
 @fleet.command()
 def down(
     folder: Folder = _DEFAULT_FOLDER,
-    wait: Annotated[float, typer.Option(min=0, help="Seconds to wait until the last host has gone.")] = 180.0,
+    wait: Annotated[float, typer.Option(min=0, help="Seconds to wait until the last host has stopped.")] = 180.0,
     json: output.Json = False,
 ) -> None:
-    """Take the fleet down in good order: applications stop between two batches, then hosts end, then the centre.
+    """Stop the fleet in order: applications stop between two batches, then the hosts stop, then the centre.
 
-    Checkpoints stay, and so do the applications in the book: `fleet up` has them run again.
+    Checkpoints and the list of applications stay: `fleet up` runs them again.
 
     Example: tidegate fleet down --fleet out/fleet
     """
@@ -244,7 +246,9 @@ def down(
     if json:
         output.print_json({"fleet": str(place.root), "hosts_left": left})
     if left:
-        raise EnvironmentUnfit(f"after {wait:.0f} s these hosts are still there: {', '.join(left)}; the centre goes on")
+        raise EnvironmentUnfit(
+            f"these hosts still run after {wait:.0f} s: {', '.join(left)}; the centre keeps stopping them"
+        )
     if not json:
         typer.echo(f"fleet {place.root} is down")
 
@@ -259,7 +263,7 @@ def _registry(place: FleetFolder, must_exist: bool = True) -> Registry:
     from tidegate.fleet.registry import Registry
 
     if must_exist and not place.registry.exists():
-        raise InvalidInput(f"{place.root}: no fleet there; `tidegate fleet up --fleet {place.root}` makes one")
+        raise InvalidInput(f"{place.root}: no fleet there; create one with `tidegate fleet up --fleet {place.root}`")
     return Registry(place.registry)
 
 
@@ -273,20 +277,20 @@ def _start_centre(place: FleetFolder) -> None:
     if not _wait(lambda: centre_pid(place) or child.poll() is not None, _START_LIMIT_S, lambda: "starting the centre"):
         raise EnvironmentUnfit(f"the centre did not start within {_START_LIMIT_S:.0f} s; see {place.centre_log}")
     if child.poll() is not None:
-        raise EnvironmentUnfit(f"the centre ended at once; see {place.centre_log}")
+        raise EnvironmentUnfit(f"the centre exited at once; see {place.centre_log}")
 
 
 def _end_centre(place: FleetFolder) -> None:
     from tidegate.fleet.centrelock import centre_pid, signal_centre
 
     signal_centre(place, signal.SIGTERM)
-    _wait(lambda: centre_pid(place) is None, _START_LIMIT_S, lambda: "ending the centre")
+    _wait(lambda: centre_pid(place) is None, _START_LIMIT_S, lambda: "stopping the centre")
 
 
 def _await_running(
     place: FleetFolder, registry: Registry, name: str, host: str | None, limit_s: float, json: bool
 ) -> None:
-    """Until the application runs (there), or the time is up: then its wish stands, and the centre goes on with it."""
+    """Wait until the application runs (there) or the time is up. Then the request stands and the centre continues."""
     from tidegate.fleet.report import fleet_report
 
     found: dict[str, Any] = {}
@@ -304,7 +308,7 @@ def _await_running(
     if json:
         output.print_json({**found, "running": done, "waited_s": round(time.time() - began_s, 1)})
     else:
-        where = f"runs on {found['host']}" if done else f"does not run yet ({found['phase'] or 'the centre is away'})"
+        where = f"runs on {found['host']}" if done else f"does not run yet ({found['phase'] or 'no centre is running'})"
         typer.echo(f"{name} {where} {found['note']}".rstrip())
 
 
@@ -320,7 +324,7 @@ def _wait(condition: Callable[[], Any], limit_s: float, text: Callable[[], str])
 
 
 def _short(said: Any) -> str:
-    """`tidegate explain` tells the whole."""
+    """Shortened; `tidegate explain` shows everything."""
     text = str(said)
     return text if len(text) <= _LONGEST_SAID else f"{text[: _LONGEST_SAID - 1]}…"
 
@@ -336,14 +340,14 @@ def _json_object(text: str) -> dict[str, Any]:
     except ValueError as error:
         raise InvalidInput(f"--arguments: not JSON ({error})") from None
     if not isinstance(value, dict):
-        raise InvalidInput('--arguments: give a JSON object, as {"rate": 100}')
+        raise InvalidInput('--arguments: give a JSON object, such as {"rate": 100}')
     return value
 
 
 def _elastic(pair: str) -> tuple[str, int]:
     operator, sign, most = pair.partition("=")
     if not sign or not operator or not most.isdigit() or int(most) < 1:
-        raise InvalidInput(f"--elastic {pair!r}: write operator=most tasks")
+        raise InvalidInput(f"--elastic {pair!r}: write operator=maximum tasks, such as split=4")
     return operator, int(most)
 
 

@@ -1,4 +1,4 @@
-"""`tidegate forecast`: walk a series online, never looking ahead, and say how good the forecasts were."""
+"""`tidegate forecast`: forecasts a series online, without looking ahead, and reports the accuracy."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _PROGRESS_ROWS = 250
 def forecast(
     series: Annotated[Path, typer.Argument(help="CSV with a header; an empty cell is a missing sample.")],
     column: Annotated[str, typer.Option(help="The column to forecast.")] = "value",
-    horizon: Annotated[int, typer.Option(help="How many rows ahead.")] = 1,
+    horizon: Annotated[int, typer.Option(help="Number of rows ahead.")] = 1,
     warmup: Annotated[
-        int | None, typer.Option(help="Rows to learn from before forecasts count; a tenth, 50 at least, by default.")
+        int | None, typer.Option(help="Rows to learn from before forecasts count. Default: a tenth, at least 50.")
     ] = None,
-    forecaster: Annotated[str | None, typer.Option(help="A plugged-in forecaster that is used instead.")] = None,
+    forecaster: Annotated[str | None, typer.Option(help="Use this plugged-in forecaster instead.")] = None,
     out: output.Out = None,
     json: output.Json = False,
 ) -> None:
-    """Forecast a series row by row, each time from the rows up to there alone, with 90 % intervals.
+    """Forecast a series row by row, each time only from the rows up to there, with 90 % intervals.
 
-    Timestamps, where a column has them, only say which seasons are likely (a day, a week); others are found.
+    Timestamps, if a column has them, only suggest likely seasons (a day, a week). Other seasons are detected.
 
     Example: tidegate forecast requests.csv --column value --horizon 12 --out out/forecast
     """
@@ -44,7 +44,7 @@ def forecast(
     if horizon < 1:
         raise InvalidInput(f"--horizon {horizon}: forecast at least 1 row ahead")
     if warmup is not None and warmup < 1:
-        raise InvalidInput(f"--warmup {warmup}: at least 1 row has to come first")
+        raise InvalidInput(f"--warmup {warmup}: use at least 1 row")
     known = read_series(series, column)
     rows = len(known.values)
     first = min(max(_LEAST_WARMUP, rows // 10), max(1, rows // 2)) if warmup is None else warmup
@@ -80,9 +80,9 @@ def forecast(
     typer.echo(
         f"{score.rows} forecasts {horizon} ahead: MAE {_text(score.mae)}, RMSE {_text(score.rmse)}, "
         f"MAPE {_text(score.mape)} %, NRMSE {_text(score.nrmse)} (RMSE ÷ standard deviation), "
-        f"90 % intervals hold {_text(score.coverage)}; {seconds:.1f} s"
+        f"90 % intervals contain {_text(score.coverage)}; {seconds:.1f} s"
     )
-    verdict = "trusted" if walked.trusted[-1] else "not better than the last value lately: react instead"
+    verdict = "trusted" if walked.trusted[-1] else "recently no better than the last value, so not trusted"
     typer.echo(
         f"row {rows - 1 + horizon}: {walked.mean[-1]:.6g} ({walked.lower[-1]:.6g} to {walked.upper[-1]:.6g}), {verdict}"
     )

@@ -15,21 +15,21 @@ from tidegate.domain import InvalidInput
 def host(
     fleet: Annotated[Path, typer.Option(help="The fleet's folder, which all hosts share.", envvar="TIDEGATE_FLEET")],
     name: Annotated[str, typer.Option(help="Its name in the fleet.")],
-    region: Annotated[str, typer.Option(help="The region it is in.")] = "local",
-    slots: Annotated[int, typer.Option(min=1, help="Tasks that it runs at once.")] = 2,
-    master: Annotated[str | None, typer.Option(help="Spark master; without it, local[slots].")] = None,
-    memory_mb: Annotated[int, typer.Option(min=384, help="Heap of its driver.")] = 640,
-    lease: Annotated[float, typer.Option(min=1.0, help="Seconds that a lease lasts.")] = 8.0,
+    region: Annotated[str, typer.Option(help="Its region.")] = "local",
+    slots: Annotated[int, typer.Option(min=1, help="Number of tasks that run at once.")] = 2,
+    master: Annotated[str | None, typer.Option(help="Spark master. Default: local[slots].")] = None,
+    memory_mb: Annotated[int, typer.Option(min=384, help="Heap size of the driver.")] = 640,
+    lease: Annotated[float, typer.Option(min=1.0, help="Duration of a lease in seconds.")] = 8.0,
     bind: Annotated[str, typer.Option(help="Address that its agent listens on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, help="Port of its agent; 0 takes any.")] = 0,
-    advertise: Annotated[str | None, typer.Option(help="HOST:PORT that the centre reaches it by.")] = None,
+    port: Annotated[int, typer.Option(min=0, help="Port of its agent; 0 picks a free one.")] = 0,
+    advertise: Annotated[str | None, typer.Option(help="HOST:PORT at which the centre reaches it.")] = None,
     spark_conf: Annotated[list[str] | None, typer.Option(help="Spark setting key=value or @FILE; repeatable.")] = None,
 ) -> None:
-    """Serve as a host: run the applications that the fleet's centre assigns.
+    """Run one host of a fleet, with the applications that the fleet's centre assigns.
 
-    The folder must hold the fleet's token (`tidegate fleet up` makes it). Stop it with Ctrl-C or SIGTERM: every
-    application is stopped between two batches and can go on elsewhere. Spark settings of the fleet's file are read from
-    the fleet's folder; those given here come on top.
+    The folder must contain the fleet's token, which `tidegate fleet up` creates. Stop the host with Ctrl-C or SIGTERM:
+    its applications stop between two batches and can continue elsewhere. Spark settings come from the fleet's file and
+    from the options given here, which take precedence.
 
     Example: tidegate host --fleet /shared/fleet --name east-7 --region east --slots 4
     """
@@ -40,11 +40,11 @@ def host(
 
     folder, spec = FleetFolder(fleet.resolve()), HostSpec(name, region, slots)
     config = stored_config(folder)
-    fleet_wire(folder, config)  # what is wrong with token or certificates is said before Spark starts
+    fleet_wire(folder, config)  # report problems with token or certificates before Spark starts
     reached = _address(advertise)
     settings = {**config.host.settings, **output.spark_settings(spark_conf)}
     if os.getpgrp() != os.getpid():
-        os.setpgid(0, 0)  # the watchdog kills the whole group, which must be nobody else's
+        os.setpgid(0, 0)  # the watchdog kills the whole group, so the group must be our own
 
     from tidegate.fleet.host import host_session, serve
 

@@ -1,4 +1,4 @@
-"""`tidegate operators`: who is loaded inside a query, with what, and where its tasks were moved."""
+"""`tidegate operators`: load and bottleneck of the operators inside a query, and where their tasks ran."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 def operators(
     journal: Annotated[Path, typer.Argument(help="The SQLite file that a job under Tidegate writes.")],
     application: Annotated[str | None, typer.Option(help="Only this query.")] = None,
-    seconds: Annotated[float, typer.Option(min=1, help="How far back from the journal's end to look.")] = 60.0,
+    seconds: Annotated[float, typer.Option(min=1, help="How many seconds to look back from the journal's end.")] = 60.0,
     out: output.Out = None,
     json: output.Json = False,
 ) -> None:
-    """Show the operators of every query in a journal: load, latency, communication, skew, state; and the bottleneck.
+    """Show load, latency, communication, skew and state of every operator in a journal, and the bottleneck.
 
     Example: tidegate operators out/mestream/mestream.db --out out/operators
     """
@@ -53,7 +53,7 @@ def operators(
         if out is not None:
             output.console.print(f"written: {draw_operators(metrics, slots, out / f'{name}.png')}")
     if not document:
-        output.console.print("no warm batch with known stages in that time")
+        output.console.print("no warm batch with known stages in that time; try a larger --seconds")
     knowledge = read_knowledge(journal)
     saved = knowledge.parts.get(Operators.name) if knowledge is not None else None
     memory = from_tree(OperatorsMemory, saved) if isinstance(saved, dict) else OperatorsMemory()

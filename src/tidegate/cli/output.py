@@ -1,4 +1,4 @@
-"""What all commands share: JSON on stdout and nothing else there, progress and pictures of it on stderr."""
+"""Output of all commands: JSON alone on stdout, progress and its display on stderr."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from rich.table import Table
 
 from tidegate.domain import InvalidInput
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, and only JSON, to stdout.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else to stdout.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Folder for reports, figures and journals.", file_okay=False)]
 
 console = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def table(first: str, *others: str, title: str | None = None) -> Table:
-    """A table for 80 columns: figures to the right and never cut, the first column as long as there is room for."""
+    """A table for 80 columns: right-aligned numbers that are never cut, and a first column with the remaining width."""
     made = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     made.add_column(first, overflow="fold")
     for head in others:
@@ -35,14 +35,14 @@ def table(first: str, *others: str, title: str | None = None) -> Table:
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on stdout; a number that is not one is an error, never NaN."""
+    """Print one JSON document to stdout. NaN is an error."""
     typer.echo(json_text.dumps(value, indent=2, allow_nan=False))
 
 
 def spark_settings(pairs: list[str] | None) -> dict[str, str]:
-    """`--spark-conf key=value`, as often as it is given; `@FILE` stands for the lines of a file.
+    """Parse `--spark-conf key=value`, which may be repeated; `@FILE` stands for the lines of a file.
 
-    What is on a command line shows in `ps`, so secrets belong in a file.
+    A command line is visible in `ps`, so secrets belong in a file.
     """
     found = {}
     for pair in _from_files(pairs or []):
@@ -63,7 +63,7 @@ def _from_files(pairs: list[str]) -> Iterator[str]:
 
 
 def text_of(option: str, given: str) -> str:
-    """What was given, or where that is `@FILE`, what the file says."""
+    """The given text or, for `@FILE`, the content of the file."""
     if not given.startswith("@"):
         return given
     try:
@@ -73,16 +73,16 @@ def text_of(option: str, given: str) -> str:
 
 
 def log_to_stderr() -> None:
-    """Our own messages in one style on stderr."""
+    """Log our own messages to stderr in one style."""
     handler = RichHandler(console=console, show_path=False, show_time=False, markup=False)
     logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[handler])
 
 
 @contextlib.contextmanager
 def jvm_output_to(path: Path) -> Iterator[None]:
-    """Send what the JVM prints to a file: it inherits the file that stands for stderr when it is started.
+    """Send the JVM's output to a file: the JVM inherits the stderr that is open when it starts.
 
-    Python's own stderr is put back as soon as the block ends, so start Spark inside and go on outside.
+    Python's own stderr is restored when the block ends. Start Spark inside the block and continue outside.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     sys.stderr.flush()
@@ -97,5 +97,5 @@ def jvm_output_to(path: Path) -> Iterator[None]:
 
 
 def print_table(made: Table) -> None:
-    """A table that is the command's result: on stdout, 80 columns wide where that is no terminal."""
+    """Print a table that is the command's result: on stdout, 80 columns wide unless that is a terminal."""
     Console(width=None if sys.stdout.isatty() else 80, highlight=False).print(made)

@@ -1,4 +1,4 @@
-"""`tidegate policy`: check a policy file, or show every setting there is."""
+"""`tidegate policy`: checks a policy file, or shows all settings."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tidegate.control.policyfile import load_policy
 
 
 def policy(
-    file: Annotated[Path | None, typer.Argument(help="A policy file to check; without it, the defaults.")] = None,
-    reference: Annotated[bool, typer.Option(help="Print the reference of every setting, as Markdown.")] = False,
+    file: Annotated[Path | None, typer.Argument(help="Policy file to check. Default: show the defaults.")] = None,
+    reference: Annotated[bool, typer.Option(help="Print a reference of all settings, as Markdown.")] = False,
     json: output.Json = False,
 ) -> None:
-    """Check a policy file and show the policy that results, with all defaults filled in.
+    """Check a policy file and show the resulting policy, with all defaults filled in.
 
-    Every problem is reported on a line of its own, and the exit code is 2.
+    Every problem is reported on its own line, and the exit code is 2.
 
     Example: tidegate policy examples/policy.yaml
     """
@@ -32,5 +32,5 @@ def policy(
         output.print_json(effective)
         return
     if file is not None:
-        output.console.print(f"{file}: valid; with all defaults it reads")
+        output.console.print(f"{file}: valid; with all defaults it is")
     typer.echo(yaml.safe_dump(effective, sort_keys=False), nl=False)

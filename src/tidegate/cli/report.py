@@ -1,4 +1,4 @@
-"""`tidegate report`: the page's panels in one file."""
+"""`tidegate report`: the console's panels in one file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def report(
     out: Annotated[Path, typer.Option("--out", help="Folder for report.html.", file_okay=False)] = Path("out/report"),
     json: output.Json = False,
 ) -> None:
-    """Write what the console shows as one HTML file that can be mailed: it needs no server and no network.
+    """Write the console's panels as one HTML file that needs no server and no network.
 
     Example: tidegate report out/demo/tidegate.db --out out/demo
     """

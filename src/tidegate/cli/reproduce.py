@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class World(StrEnum):
-    """Where an experiment is played."""
+    """Where an experiment runs."""
 
     SIM = "sim"
     SPARK = "spark"
@@ -38,7 +38,7 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line says; each experiment takes what concerns it."""
+    """The command-line options. Each experiment uses those that concern it."""
 
     seed: int
     samples: int
@@ -52,21 +52,23 @@ class Options:
 
 
 def reproduce(
-    name: Annotated[str, typer.Argument(help="Which; without a known name the list is shown.")],
-    seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 1,
+    name: Annotated[str, typer.Argument(help="Name of the experiment; an unknown name shows the list.")],
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 1,
     samples: Annotated[int, typer.Option(min=1, help="table1: random samples per row.")] = 20,
-    quick: Annotated[bool, typer.Option("--quick", help="A shorter form, where there is one.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A shorter form, if there is one.")] = False,
     full: Annotated[bool, typer.Option("--full", help="batch-latency: the paper's whole grid.")] = False,
-    world: Annotated[World, typer.Option(help="together, model-check, twin: on Spark or simulated.")] = World.SPARK,
+    world: Annotated[World, typer.Option(help="together, model-check, twin: run on Spark or simulated.")] = World.SPARK,
     rate: Annotated[
         float | None, typer.Option(min=1.0, help="mestream: rows per second instead of the default.")
     ] = None,
-    source: Annotated[Source, typer.Option(help="qos-classes: rows of our own source, or Kafka.")] = Source.TIDEGATE,
-    only: Annotated[str, typer.Option(help="together: these runs; model-check: these rows, from 1; with commas.")] = "",
+    source: Annotated[Source, typer.Option(help="qos-classes: rows from our own source, or Kafka.")] = Source.TIDEGATE,
+    only: Annotated[
+        str, typer.Option(help="Comma-separated. together: only these runs; model-check: only these rows, from 1.")
+    ] = "",
     out: output.Out = None,
     json: output.Json = False,
 ) -> None:
-    """Reproduce a table or figure; docs/ has a page for each, with the difference from the paper.
+    """Reproduce a table or figure. docs/ has a page for each, with the difference from the paper.
 
     Simulated: table1, four-signals, qos-scale, overhead, sensitivity, multilevel.
     On Spark: mestream, qos-classes, qos-processes, batch-latency, fleet, state-moves, kafka.
@@ -86,7 +88,7 @@ def reproduce(
 
 
 def _report(name: str, folder: Path, began_s: float) -> None:
-    """The journals that the experiment has written, if any, as one page."""
+    """Write one report page from the journals of the experiment, if there are any."""
     from tidegate.view.book import journals_in_folders
     from tidegate.view.report import write_report
 
@@ -204,7 +206,7 @@ def _qos_processes(options: Options) -> dict[str, Any]:
 
 
 def _qos_table(runs: dict[str, Any]) -> Table:
-    table = output.table("run", "class", "p50", "p99", "mean", "late", "share", "rows/s", title="in the burst")
+    table = output.table("run", "class", "p50", "p99", "mean", "violations", "share", "rows/s", title="in the burst")
     for name, figures in runs.items():
         for qos_class in ("q1", "q2", "q3"):
             one = figures[qos_class]
@@ -226,7 +228,7 @@ def _multilevel(options: Options) -> dict[str, Any]:
 
     with _counted("multilevel") as told:
         document = multilevel.run(options.seed, options.out, told)
-    columns = ("", "utilisation", "mean s", "p99 s", "late", "host-h", "changes", "down s", "cost")
+    columns = ("", "utilisation", "mean s", "p99 s", "violations", "host-h", "changes", "down s", "cost")
     for title, key in (("levels", "simulated"), ("local policies, both levels", "policies")):
         table = output.table(*columns, title=title)
         for name, found in document[key].items():
@@ -256,7 +258,7 @@ def _fleet(options: Options) -> dict[str, Any]:
         found = play(folder, CENTRE_ONLY if options.quick else Course(), status.update)
     (folder / "fleet-run.json").write_text(dumps(found, indent=1))
     table = output.table(
-        "application", "rows", "lost", "doubled", "late", "p99", "hosts", title="rows looked for, one by one"
+        "application", "rows", "lost", "doubled", "violations", "p99", "hosts", title="every row checked"
     )
     for name, rows in found["applications"].items():
         late = found["late_rows"][name]
@@ -367,7 +369,7 @@ def _model_check(options: Options) -> dict[str, Any]:
 
 
 def _chosen(numbers: tuple[str, ...], configurations: tuple[Configuration, ...]) -> tuple[Configuration, ...]:
-    """Those with these numbers, from 1; all where none is given."""
+    """The configurations with these numbers, from 1; all if none is given."""
     if wrong := [one for one in numbers if not one.isdecimal() or not 1 <= int(one) <= len(configurations)]:
         raise InvalidInput(f"model-check --only {wrong[0]}: use numbers from 1 to {len(configurations)}")
     return tuple(configurations[int(one) - 1] for one in numbers) or configurations
@@ -404,15 +406,15 @@ def _kafka(options: Options) -> dict[str, Any]:
     output.console.print(f"starting a broker and Spark (log: {folder / 'spark.log'})")
     with output.jvm_output_to(folder / "spark.log"), _played(plan.end_s) as told:
         found = kafka_run.run_all(plan, folder, told)
-    columns = ("run", "late", "p99", "most rows", "longest", "rows", "lost", "doubled", "restarts")
-    table = output.table(*columns, title=f"rows over {plan.objective_s:g} s; batches by rows and time")
+    columns = ("run", "violations", "p99", "most rows", "longest", "rows", "lost", "doubled", "restarts")
+    table = output.table(*columns, title=f"violations: rows over {plan.objective_s:g} s; batches by rows and time")
     for name, run in found.document["runs"].items():
         largest = (str(run["largest_batch_rows"]), f"{run['largest_batch_s']:.0f} s")
         counts = (str(run[key]) for key in ("rows_in", "rows_lost", "rows_doubled", "restarts"))
         table.add_row(name, str(run["late"]), f"{run['p99_s']:.0f} s", *largest, *counts)
     output.console.print(table)
     late = ", ".join(f"{late} at {limit} rows" for limit, late in found.late_by_limit.items())
-    output.console.print(f"plain-limited: late rows by maxOffsetsPerTrigger: {late}")
+    output.console.print(f"plain-limited: rows over the objective by maxOffsetsPerTrigger: {late}")
     return found.document
 
 
@@ -428,7 +430,7 @@ def _twin(options: Options) -> dict[str, Any]:
         where = spark_twin_world()
     with _timed() as told, where as world:
         document = twin_check.check(world, options.out or Path("out/twin"), told)
-    table = output.table("", "over the objective", "executor-seconds", "p99", title="a run that the twin did not know")
+    table = output.table("", "over the objective", "executor-seconds", "p99", title="a run that the twin did not see")
     for name, found in document.items():
         table.add_row(name, f"{found['late']:.1%}", f"{found['executor_seconds']:,.0f}", f"{found['p99_s']:.1f} s")
     output.console.print(table)
@@ -457,7 +459,7 @@ _EXPERIMENTS: dict[str, Callable[[Options], dict[str, Any]]] = {
 
 @contextmanager
 def _counted(what: str) -> Iterator[Callable[[int, int, str], None]]:
-    """A bar for work that knows how much of it there is."""
+    """A progress bar for work of known size."""
     with Progress(console=output.console, transient=True) as progress:
         bar = progress.add_task(what, total=None)
         yield lambda done, total, text: progress.update(bar, completed=done, total=total, description=text)
@@ -465,14 +467,14 @@ def _counted(what: str) -> Iterator[Callable[[int, int, str], None]]:
 
 @contextmanager
 def _timed() -> Iterator[Callable[[str, float], None]]:
-    """A line for work that comes in phases of known length, for those who watch a live run."""
+    """A progress line for work in phases of known length."""
     with output.console.status("starting") as status:
         yield lambda phase, seconds: status.update(f"{phase} (up to {seconds:.0f} s)")
 
 
 @contextmanager
 def _played(end_s: float) -> Iterator[Callable[[str, float], None]]:
-    """A bar for runs that play the same load one after the other."""
+    """A progress bar for runs that play the same load one after the other."""
     with Progress(console=output.console, transient=True) as progress:
         bar = progress.add_task("warming up", total=end_s)
         yield lambda name, at_s: progress.update(bar, completed=max(0.0, at_s), description=name)

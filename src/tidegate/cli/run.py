@@ -1,4 +1,4 @@
-"""`tidegate run`: a streaming job of the user's, as it is or built by Tidegate, under control."""
+"""`tidegate run`: runs a user's streaming job, unchanged or built by Tidegate, under control."""
 
 from __future__ import annotations
 
@@ -35,27 +35,27 @@ _STOP_WAIT_S = 60.0
 
 
 def run(
-    app: Annotated[Path, typer.Argument(help="A PySpark script, or a file with build or main; see below.")],
-    arguments: Annotated[list[str] | None, typer.Argument(help="Arguments of the script, after --.")] = None,
+    app: Annotated[Path, typer.Argument(help="A PySpark script, or a file that defines build or main; see below.")],
+    arguments: Annotated[list[str] | None, typer.Argument(help="Arguments for the script, after --.")] = None,
     policy: Annotated[Path | None, typer.Option(help="Policy file (YAML).")] = None,
     mode: Annotated[Mode | None, typer.Option(help="Overrides the policy's mode.")] = None,
-    master: Annotated[str | None, typer.Option(help="Spark master; without it, an embedded cluster.")] = None,
-    slots: Annotated[int, typer.Option(min=1, help="Slots of an executor of the embedded cluster.")] = 2,
+    master: Annotated[str | None, typer.Option(help="Spark master. Default: an embedded cluster.")] = None,
+    slots: Annotated[int, typer.Option(min=1, help="Slots per executor of the embedded cluster.")] = 2,
     spark_conf: Annotated[list[str] | None, typer.Option(help="Spark setting key=value or @FILE; repeatable.")] = None,
-    checkpoints: Annotated[Path | None, typer.Option(help="Folder of the checkpoints.", file_okay=False)] = None,
+    checkpoints: Annotated[Path | None, typer.Option(help="Folder for checkpoints.", file_okay=False)] = None,
     duration: Annotated[float | None, typer.Option(min=0, help="Stop after this many seconds.")] = None,
-    controller: Annotated[str | None, typer.Option(help="A plugged-in controller that decides instead.")] = None,
+    controller: Annotated[str | None, typer.Option(help="Use this plugged-in controller instead.")] = None,
     out: output.Out = None,
     json: output.Json = False,
 ) -> None:
     """Run a streaming job under Tidegate.
 
-    A PySpark script runs as it is: Tidegate attaches to the session that it makes. A file that defines
-    build(spark, settings), which returns a DataStreamWriter, or main(spark, gate) is given a session instead, and its
+    A PySpark script runs unchanged: Tidegate attaches to the session that it creates. A file that defines
+    build(spark, settings), which returns a DataStreamWriter, or main(spark, gate) gets a session from Tidegate. Its
     queries can be restarted with other settings.
 
-    Queries that name no checkpoint keep theirs in a folder beside the file, NAME.checkpoints, and go on from there the
-    next time. Ctrl-C stops reading, lets the running batch finish and ends.
+    Queries without a checkpoint location get one in the folder NAME.checkpoints beside the file, and resume from there
+    the next time. Ctrl-C stops reading, lets the running batch finish, and exits.
 
     Example: tidegate run --policy policy.yaml -- job.py --date 2024-07-01
     """
@@ -69,9 +69,9 @@ def run(
     is_script = takes_no_session(app)
     module = None if is_script else load_app(app)
     if module is not None and arguments:
-        raise InvalidInput(f"{app}: takes no arguments, because it defines {_entry(module)}; run it without them")
+        raise InvalidInput(f"{app}: takes no arguments, because it defines {_entry(module)}; run it without arguments")
     if controller is not None:
-        extensions.part("controllers", controller)  # what is wrong with it is said before Spark starts
+        extensions.part("controllers", controller)  # report its problems before Spark starts
     settings = output.spark_settings(spark_conf)
 
     from tidegate.adapters.spark.ending import Ending
@@ -104,14 +104,14 @@ class _Run:
         return self.folder / "spark.log"
 
     def script(self, arguments: list[str], master: str | None, slots: int, settings: dict[str, str]) -> None:
-        """Run the file as it is."""
+        """Run the file unchanged."""
         from tidegate.adapters.spark.embedded import embedded_settings
         from tidegate.adapters.spark.java import require_java
         from tidegate.adapters.spark.unchanged import Sessions, run_script
 
         require_java()
         cluster = {"spark.master": master} if master else embedded_settings(self.policy.executors.max, slots)
-        # Where it runs is ours to choose; what it computes (time zone, state store) is the script's.
+        # We choose where it runs. What it computes (time zone, state store) stays the script's choice.
         own = {key: value for key, value in cluster.items() if not key.startswith("spark.sql.")}
         sessions = Sessions(self.attach, {**own, **settings}, self.checkpoints, self.starting)
         try:
@@ -123,12 +123,12 @@ class _Run:
             self.failed(error)
         if not self.gates and not self.ending.reason:
             raise InvalidInput(
-                f"{self.app}: it has ended without a Spark session, and defines neither build(spark, settings) nor "
-                "main(spark, gate)"
+                f"{self.app}: ended without a Spark session, and defines neither build(spark, settings) nor "
+                "main(spark, gate); create a session or define one of them"
             )
 
     def application(self, module: ModuleType, master: str | None, slots: int, settings: dict[str, str]) -> None:
-        """Give the file's `build` or `main` a session, and follow its queries."""
+        """Give the file's `build` or `main` a session, and wait for its queries."""
         with self.starting():
             limits = self.policy.executors
             spark = _session(self.app.stem, master, slots, limits.min, limits.max, settings)
@@ -148,7 +148,7 @@ class _Run:
         from tidegate.adapters.spark.attach import attach
         from tidegate.adapters.spark.executors import request_executors
 
-        if (spark.sparkContext.master or "").startswith("local-cluster"):  # it starts all it can at first
+        if (spark.sparkContext.master or "").startswith("local-cluster"):  # it starts all its executors at first
             request_executors(spark.sparkContext, self.policy.executors.min)
         gate = attach(spark, self.policy, controller=self.controller, checkpoints=self.checkpoints)
         self.gates.append(gate)
@@ -167,7 +167,7 @@ class _Run:
 
     @contextlib.contextmanager
     def to_its_end(self) -> Iterator[None]:
-        """Whichever way the job ends, its queries, its control and Spark end in this order."""
+        """However the job ends, stop its queries, its control and Spark, in this order."""
         self.ending.listen()
         try:
             yield
@@ -187,7 +187,7 @@ class _Run:
             spark.stop()
 
     def failed(self, error: Exception) -> None:
-        """Say in a line what went wrong; an error of the file's own comes with its traceback."""
+        """Report what went wrong in one line. An error in the file itself comes with its traceback."""
         from tidegate.adapters.spark.failures import cause_of
 
         for gate in self.gates:
@@ -198,12 +198,12 @@ class _Run:
             query = self._failed_query()
             raise EnvironmentUnfit(f"query {query}failed: {cause_of(_whole(error))}; Spark's log: {self.log}") from None
         if self.ending.reason:
-            return  # what it called was ended under it
+            return  # its call failed because the job was stopped
         print("".join(traceback.format_exception(error)), file=sys.stderr)
         raise EnvironmentUnfit(f"{self.app} failed: {name}: {cause_of(str(error))}; Spark's log: {self.log}") from None
 
     def _failed_query(self) -> str:
-        """Its name, as the control has seen it; the error has ids only."""
+        """Its name, as the controller observed it, because the error contains only ids."""
         if not self.gates:
             return ""
         self.gates[-1].settle(3.0)
@@ -212,14 +212,14 @@ class _Run:
         return f"{failed[-1]} " if failed else ""
 
     def follow(self, spark: SparkSession, gate: Gate) -> None:
-        """Until all queries have ended, or one has failed."""
+        """Wait until all queries have ended or one has failed."""
         from tidegate.adapters.spark.failures import cause_of
 
         told = -1
         started: dict[str, Any] = {}
         while True:
             started |= {query.runId: query for query in spark.streams.active}
-            if not gate.rebalancing:  # a run that failed in a rebalance is followed by another
+            if not gate.rebalancing:  # after a failed run, a rebalance starts another one
                 own = {query.name: query.query for query in gate.queries()}
                 others = [query for query in started.values() if query.name not in own]
                 for query in (*own.values(), *others):
@@ -254,7 +254,7 @@ class _Run:
 
 
 def takes_no_session(path: Path) -> bool:
-    """Is the file a script of its own, without build(spark, settings) and main(spark, gate)?"""
+    """Is the file a plain script, without build(spark, settings) and main(spark, gate)?"""
     if not path.is_file():
         raise InvalidInput(f"{path}: no such file")
     try:
@@ -268,19 +268,19 @@ def takes_no_session(path: Path) -> bool:
 
 
 def load_app(path: Path) -> ModuleType:
-    """Import the application's file; whatever is wrong with it is said in a line."""
+    """Import the application's file. Problems raise a one-line error."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         raise InvalidInput(f"{path}: not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(path.parent.resolve()))
-    # The workers import what the application imports.
+    # The Python workers import what the application imports.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(path.parent.resolve()), os.environ.get("PYTHONPATH")]))
     sys.modules[spec.name] = module  # dataclasses and pickling look it up there
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise InvalidInput(f"{path}: does not import: {type(error).__name__}: {error}") from None
+        raise InvalidInput(f"{path}: cannot be imported: {type(error).__name__}: {error}") from None
     return module
 
 
@@ -307,13 +307,13 @@ def _session(
 
 
 def _whole(failure: Any) -> str:
-    """All that a failed query says, its Java stack trace included."""
+    """The whole error of a failed query, including its Java stack trace."""
     trace = getattr(failure, "_stackTrace", None) or ""
     return f"{failure}\n{trace}"
 
 
 def _elsewhere(act: Callable[[], None]) -> None:
-    """Act in a thread of its own: a call of this thread to the JVM may have been interrupted, its answer unread."""
+    """Call from another thread: this thread's last call to the JVM may have been interrupted before its answer."""
     thread = threading.Thread(target=act, name="tidegate-stop", daemon=True)
     thread.start()
     thread.join(_STOP_WAIT_S)

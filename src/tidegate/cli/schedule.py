@@ -1,4 +1,4 @@
-"""`tidegate schedule`: tasks on hosts, with a proof of how good the answer is."""
+"""`tidegate schedule`: assigns tasks to hosts, with a bound on how good the result is."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tidegate.domain import InvalidInput
 
 def schedule(
     instance: Annotated[Path, typer.Argument(help='JSON: {"hosts": […], "tasks": […]}; see docs/placement.md.')],
-    scheduler: Annotated[str, typer.Option(help="Who schedules; `tidegate` searches and proves.")] = "tidegate",
+    scheduler: Annotated[str, typer.Option(help="Scheduler; `tidegate` searches and proves a bound.")] = "tidegate",
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 1,
-    islands: Annotated[int, typer.Option(min=1, help="Independent searches, the best kept (tidegate only).")] = 1,
-    engine: Annotated[str, typer.Option(help="Where islands run: local, or spark.")] = "local",
+    islands: Annotated[int, typer.Option(min=1, help="Independent searches; the best is kept (tidegate only).")] = 1,
+    engine: Annotated[str, typer.Option(help="Where the islands run: local or spark.")] = "local",
     out: output.Out = None,
     json: output.Json = False,
 ) -> None:
-    """Assign tasks to the fewest hosts: peaks of one in the valleys of another.
+    """Assign tasks to as few hosts as possible, so that the peaks of some fall into the valleys of others.
 
     Example: tidegate schedule examples/instance.json --scheduler rstorm
     """
@@ -38,12 +38,12 @@ def schedule(
     if engine not in {"local", "spark"}:
         raise InvalidInput(f"--engine {engine!r}: use local or spark")
     if scheduler != "tidegate" and (islands > 1 or engine != "local"):
-        raise InvalidInput("--islands and --engine spark go with --scheduler tidegate")
+        raise InvalidInput("--islands and --engine spark work only with --scheduler tidegate")
     try:
         problem = read_instance(json_text.loads(instance.read_text(encoding="utf-8")))
     except OSError as error:
         raise InvalidInput(f"{instance}: cannot be read ({error.strerror})") from None
-    except ValueError as error:  # not JSON, or an instance that cannot be
+    except ValueError as error:  # not JSON, or not a valid instance
         what = str(error) if isinstance(error, InvalidInstance) else f"not JSON ({error})"
         raise InvalidInput(f"{instance}: {what}") from None
     began_s = time.perf_counter()

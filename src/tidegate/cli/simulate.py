@@ -1,4 +1,4 @@
-"""`tidegate simulate`: a scenario in seconds, or live."""
+"""`tidegate simulate`: runs a scenario, in seconds or live."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _OURS, _NOBODY = "tidegate", "none"
 def simulate(
     scenario: Annotated[Path, typer.Argument(help="A scenario file (YAML).")],
     controller: Annotated[
-        str | None, typer.Option(help="Who steers the pool: tidegate, none, or a controller that is plugged in.")
+        str | None, typer.Option(help="Controller of the pool: tidegate, none, or a plugged-in controller.")
     ] = None,
     live: Annotated[bool, typer.Option("--live", help="Watch it in the terminal.")] = False,
-    speed: Annotated[float, typer.Option(help="With --live: simulated seconds in a second.")] = 10.0,
+    speed: Annotated[float, typer.Option(help="With --live: simulated seconds per second.")] = 10.0,
     seed: Annotated[int | None, typer.Option(min=0, help="Overrides the scenario's seed.")] = None,
     out: output.Out = None,
     json: output.Json = False,
 ) -> None:
-    """Run a scenario: hosts, applications, loads and events, or a pool under the controller.
+    """Run a scenario: hosts, applications, loads and events, or a pool under control.
 
     Example: tidegate simulate examples/scenarios/burst.yaml --out out/burst
     """
@@ -43,7 +43,7 @@ def simulate(
         loaded = loaded.model_copy(update={"seed": seed})
     if controller is not None:
         if loaded.pool is None:
-            raise InvalidInput(f"{scenario}: has no pool to steer; add one, or leave --controller out")
+            raise InvalidInput(f"{scenario}: has no pool to control; add one, or omit --controller")
         policy = None if controller == _NOBODY else loaded.pool.policy or Policy()
         loaded = loaded.model_copy(update={"pool": loaded.pool.model_copy(update={"policy": policy})})
     plugged_in = None if controller in {None, _NOBODY, _OURS} else controller
@@ -66,7 +66,7 @@ def simulate(
 
 
 def _write_journal(kept: MemoryJournal, path: Path) -> Path:
-    """The controller's steps as a job would have left them."""
+    """Write the controller's steps as the journal of a job."""
     from tidegate.control.journal import SqliteJournal
 
     path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""`tidegate top`: the essentials of a running job, live in the terminal."""
+"""`tidegate top`: a running job at a glance, live in the terminal."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tidegate.cli import output
 
 def top(
     journal: Annotated[Path, typer.Argument(help="The SQLite file that a job under Tidegate writes.")],
-    every: Annotated[float, typer.Option(min=0.2, help="Seconds between two looks.")] = 1.0,
-    once: Annotated[bool, typer.Option("--once", help="Show the newest state and end.")] = False,
+    every: Annotated[float, typer.Option(min=0.2, help="Seconds between updates.")] = 1.0,
+    once: Annotated[bool, typer.Option("--once", help="Show the newest state and exit.")] = False,
     json: output.Json = False,
 ) -> None:
-    """Watch a job: latency, budgets, backlog, executors and the newest decisions. Stop it with Ctrl-C.
+    """Watch a job: latency, budgets, backlog, executors and the newest decisions. Stop with Ctrl-C.
 
     Example: tidegate top out/demo/tidegate.db
     """

@@ -1,4 +1,4 @@
-"""`tidegate twin` and `tidegate whatif`: a recorded run in the simulator, as it was and under another policy."""
+"""`tidegate twin` and `tidegate whatif`: replay a recorded run in the simulator, unchanged or under another policy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Journal = Annotated[Path, typer.Argument(help="The SQLite file that a job under 
 
 def twin(
     journal: Journal,
-    scenario: Annotated[Path, typer.Option("-o", "--scenario", help="Where the scenario goes (YAML).")],
+    scenario: Annotated[Path, typer.Option("-o", "--scenario", help="Scenario file to write (YAML).")],
     json: output.Json = False,
 ) -> None:
     """Calibrate the simulator from a recorded run and write it as a scenario.
@@ -32,7 +32,7 @@ def twin(
     scenario.write_text(to_yaml(found), encoding="utf-8")
     pool = found.pool
     if pool is None:
-        raise InvalidInput(f"{journal}: holds no pool")
+        raise InvalidInput(f"{journal}: contains no pool")
     figures: dict[str, Any] = {
         "scenario": str(scenario),
         "duration_s": found.duration_s,
@@ -53,18 +53,18 @@ def twin(
         return
     typer.echo(f"{found.duration_s:g} s recorded; executors take {pool.startup_s:g} s to start, noise {pool.noise:.1%}")
     for name, query in figures["queries"].items():
-        typer.echo(f"{name}: {query['row_s'] * 1e3:.3f} ms a row, {query['overhead_s']:.2f} s a batch")
+        typer.echo(f"{name}: {query['row_s'] * 1e3:.3f} ms per row, {query['overhead_s']:.2f} s per batch")
     typer.echo(f"run it: tidegate simulate {scenario}")
 
 
 def whatif(
     journal: Journal,
     policy: Annotated[Path, typer.Option(help="The policy to try (YAML).")],
-    application: Annotated[str | None, typer.Option(help="The query to look at, where there are several.")] = None,
+    application: Annotated[str | None, typer.Option(help="The query to compare, if there are several.")] = None,
     out: output.Out = None,
     json: output.Json = False,
 ) -> None:
-    """Replay the load of a recorded run under another policy and compare with what happened.
+    """Replay the load of a recorded run under another policy, and compare the result with what happened.
 
     Example: tidegate whatif tidegate-words.db --policy new.yaml --out out/whatif
     """

@@ -7,7 +7,7 @@ import time
 
 
 class WallClock:
-    """Real time; `stop` wakes a sleeper and ends the runner's loop."""
+    """Real time. `stop` wakes a sleeper and ends the runner's loop."""
 
     def __init__(self) -> None:
         self._ended = threading.Event()

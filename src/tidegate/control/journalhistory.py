@@ -1,4 +1,4 @@
-"""A journal read as a history: every observation in it is a record of metrics."""
+"""Reads a journal as a history: every observation in it is a record of metrics."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SQLITE = b"SQLite format 3\0"
 
 
 def holds_journal(path: Path) -> bool:
-    """Is it a journal file, by its first bytes?"""
+    """Do the first bytes say that this is a journal file?"""
     if not path.is_file():
         return False
     with path.open("rb") as file:
@@ -19,7 +19,7 @@ def holds_journal(path: Path) -> bool:
 
 
 def journal_history(path: Path) -> History:
-    """The batches of every application that the controller has seen."""
+    """The batches of every application that the controller observed."""
     flattener, records = ObservationFlattener(), dict[str, list[MetricRecord]]()
     for entry in read_entries(path):
         if entry.observation is not None:

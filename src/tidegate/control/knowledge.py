@@ -1,4 +1,4 @@
-"""Everything the controller remembers between two steps, in one place that can be saved and restored exactly."""
+"""Everything the controller remembers between steps, in one object that can be saved and restored exactly."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VERSION = 2
 
 @dataclass(slots=True)
 class Outstanding:
-    """A prediction that has not fallen due, and the rows that its application had done when it was made."""
+    """A prediction that is not yet due, and the rows its application had processed when it was made."""
 
     step: int
     prediction: Prediction
@@ -28,14 +28,14 @@ class Outstanding:
 
 @dataclass(slots=True)
 class Knowledge:
-    """The controller's whole state: give it the same observations and receipts, and it decides the same again."""
+    """The controller's whole state. With the same observations and receipts it makes the same decisions."""
 
     evaluation: EvaluationMemory = field(default_factory=EvaluationMemory)
     targets: Targets = field(default_factory=Targets)
     guards: GuardMemory = field(default_factory=GuardMemory)
     outstanding: list[Outstanding] = field(default_factory=list)
     parts: dict[str, Any] = field(default_factory=dict)
-    """Memories of planner and proposers, by name: as saved, until their owners take them up."""
+    """Memories of planner and proposers, by name. They stay in their saved form until their owners read them."""
 
     def to_bytes(self) -> bytes:
         return pack(
@@ -51,7 +51,7 @@ class Knowledge:
 
     @classmethod
     def from_bytes(cls, body: bytes) -> Knowledge | None:
-        """None where it was saved by another version, or is damaged: what is known then has to be learned again."""
+        """None if it is damaged or another version saved it. Everything then has to be learned again."""
         try:
             found = unpack(body)
         except (ValueError, zlib.error):

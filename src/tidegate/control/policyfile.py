@@ -1,4 +1,4 @@
-"""The policy in a file: read at the start, and read again when it changes while the controller runs."""
+"""The policy file: read at the start, and again whenever it changes while the controller runs."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tidegate.domain.policy import Policy
 logger = logging.getLogger("tidegate")
 
 _COARSE_S = 3.0
-"""File systems tell changes apart that lie this far apart, also the coarse ones."""
+"""Even coarse file systems give different times to changes that are this far apart."""
 
 Stamp = tuple[int, int, int]
 """Modification time, size and inode."""
 
 
 def load_policy(path: str | Path | None) -> Policy:
-    """The policy in a file, or the default policy where there is none."""
+    """The policy in a file, or the default policy if there is no file."""
     return Policy() if path is None else load_model(path, Policy)
 
 
@@ -33,10 +33,11 @@ def policy_from(settings: Policy | Mapping[str, Any]) -> Policy:
 
 
 class PolicyFile:
-    """A policy file that is watched.
+    """A policy file that is watched for changes.
 
-    A change is taken up when two polls in a row have found the same content, so that a file that is being written is
-    not taken for a shorter policy. A file that is invalid or gone leaves the policy in force and is reported once.
+    A change takes effect once two polls in a row find the same content. A file that is still being written is
+    therefore not mistaken for a shorter policy. If the file is invalid or missing, the current policy stays in force
+    and the problem is reported once.
     """
 
     def __init__(self, path: str | Path, report: Callable[[str], None] = logger.warning) -> None:
@@ -51,7 +52,7 @@ class PolicyFile:
         self._missed = 0
 
     def poll(self) -> Policy | None:
-        """The new policy where the file holds another than the one in force; call it once in every step."""
+        """The new policy if the file differs from the policy in force, else None. Call it once per step."""
         try:
             stamp = self._look()
             if stamp is not None and stamp == self._stamp and self._pending is None:
@@ -72,7 +73,7 @@ class PolicyFile:
         return self._take_up(text)
 
     def _look(self) -> Stamp | None:
-        """What tells whether the file may have changed; None while it is too young for its time to tell."""
+        """A stamp that changes with the file; None while the file is too new for its time to be conclusive."""
         stat = self.path.stat()
         young = time.time() - stat.st_mtime < _COARSE_S
         return None if young else (stat.st_mtime_ns, stat.st_size, stat.st_ino)
@@ -82,7 +83,7 @@ class PolicyFile:
             wanted = parse_model(text, Policy, str(self.path))
         except PolicyInvalid as error:
             for line in str(error).splitlines():
-                self._report(f"{line} (the policy in force stays)")
+                self._report(f"{line} (the current policy stays in force)")
             return None
         live, fixed = wanted.live_from(self.policy)
         for name in fixed:
@@ -94,9 +95,9 @@ class PolicyFile:
 
     def _note_missing(self, error: Exception) -> None:
         self._missed, self._stamp = self._missed + 1, None
-        if self._missed == 2:  # a file that is being replaced is away for a moment
+        if self._missed == 2:  # while a file is being replaced, it is missing for a moment
             said = str(error) if isinstance(error, InvalidInput) else f"{self.path}: cannot be read ({error})"
-            self._report(f"{said}; the policy in force stays")
+            self._report(f"{said}; the current policy stays in force")
 
 
 def _digest(text: str) -> str:

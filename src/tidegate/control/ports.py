@@ -1,4 +1,4 @@
-"""The doors between the controller and everything else."""
+"""The interfaces between the controller and everything else."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from tidegate.domain import Decision, Observation, Receipt, Targets
 
 
 class Cluster(Protocol):
-    """A world that can be watched and steered: live Spark, a host, or the simulator."""
+    """A world that can be observed and controlled: live Spark, a host, or the simulator."""
 
     def observe(self) -> Observation:
-        """Look, and change nothing. Each batch appears in one observation only."""
+        """Observe without changing anything. Each batch appears in exactly one observation."""
         ...
 
     def converge(self, targets: Targets) -> Receipt:
-        """Drive the world towards the targets. Called at every tick; a target that is reached stays reached."""
+        """Drive the world towards the targets. Called at every tick; does nothing where they are already met."""
         ...
 
     def release(self) -> None:
-        """Turn back everything that was turned; executors stay, because the job may need them."""
+        """Restore everything that was changed, except executors: the job may need them."""
         ...
 
 
 class Clock(Protocol):
-    """Time as the runner sees it; the simulator's runs as fast as it can."""
+    """Time as the runner sees it. The simulator's clock runs as fast as it can."""
 
     def now_s(self) -> float:
-        """The time that observations are stamped with."""
+        """The time stamp of observations."""
         ...
 
     def monotonic_s(self) -> float:
-        """A time that only goes forward, whatever somebody sets the clock to; for waiting."""
+        """A time that never goes back, even if the clock is set; used for waiting."""
         ...
 
     def sleep_until(self, monotonic_s: float) -> bool:
-        """Wait; False where the wait was cut short because control is to end."""
+        """Wait. Returns False if the wait was cut short because control is ending."""
         ...
 
 
@@ -46,16 +46,16 @@ class Journal(Protocol):
     def record(self, observation: Observation, decision: Decision | None, receipt: Receipt | None) -> None: ...
 
     def judge(self, step: int, body: Mapping[str, Any]) -> None:
-        """What came of the decision with this step, in plain values."""
+        """Record the outcome of the decision with this step, in plain values."""
         ...
 
     def note(self, time_s: float, event: str, text: str) -> None:
-        """Something that happened to the control itself: started, failed, ended."""
+        """Record an event of the controller itself: started, failed, ended."""
         ...
 
 
 class KnowledgeStore(Protocol):
-    """Where knowledge outlives the process."""
+    """Stores knowledge beyond the life of the process."""
 
     def load_blob(self, name: str) -> bytes | None: ...
 

@@ -1,4 +1,4 @@
-"""Promises are remembered and judged: what a decision predicted, and later what came of it."""
+"""Keeps the predictions of decisions and compares them with what was measured later."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MOST_OUTSTANDING = 64
 
 
 def expect(outstanding: list[Outstanding], decision: Decision, evaluation: Evaluation, table: Table) -> None:
-    """The decision was carried out: remember what it predicted. A newer prediction replaces an older one."""
+    """Remember the predictions of a decision that was carried out. A newer prediction replaces an older one."""
     for prediction in decision.predictions:
         row = table.row(prediction.application)
         if row is None:
@@ -23,7 +23,7 @@ def expect(outstanding: list[Outstanding], decision: Decision, evaluation: Evalu
 
 
 def judge(outstanding: list[Outstanding], evaluation: Evaluation, table: Table) -> tuple[Judgement, ...]:
-    """Follow what is measured, and say what came of the predictions that fell due."""
+    """Track the measurements, and return the outcome of every prediction that fell due."""
     if not outstanding:
         return ()
     judged: list[Judgement] = []
@@ -31,7 +31,7 @@ def judge(outstanding: list[Outstanding], evaluation: Evaluation, table: Table) 
     for one in outstanding:
         place, row = evaluation.places.get(one.prediction.application), table.row(one.prediction.application)
         if place is None or row is None:
-            continue  # it has ended: there is nothing to compare with
+            continue  # the application has ended, so there is nothing to compare
         for batch in evaluation.samples[place].batches:
             if batch.latency is not None:
                 one.worst_p99_s = max(one.worst_p99_s, batch.latency.p99_s)

@@ -1,4 +1,4 @@
-"""A journal that also keeps the history of metrics: every observation goes to Parquet beside the journal."""
+"""A journal that also records metrics: every observation goes to Parquet files beside the journal."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from tidegate.history import HistoryWriter
 
 
 class RecordingJournal:
-    """Writes on to `journal`, and the batches of every observation to `history`.
+    """Passes every call on to `journal`, and writes the batches of every observation to `history`.
 
-    A history that cannot be written (a full disk) is given up with a note: it must not end the control.
+    If the history cannot be written (for example because the disk is full), recording it ends with a note. Control
+    goes on.
     """
 
     def __init__(self, journal: Journal, history: HistoryWriter) -> None:
@@ -46,4 +47,4 @@ class RecordingJournal:
     def _give_up(self, time_s: float, error: OSError) -> None:
         folder = self._history.folder if self._history else ""
         self._history = None
-        self._journal.note(time_s, "history-ended", f"{folder} cannot be written ({error}); metrics are kept no longer")
+        self._journal.note(time_s, "history-ended", f"{folder} cannot be written ({error}); metrics are not recorded")

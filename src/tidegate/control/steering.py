@@ -1,6 +1,6 @@
-"""Requests of people to a running controller: pause, resume, another mode, other bounds, one recommendation.
+"""User requests to a running controller: pause, resume, another mode, other bounds, apply a recommendation.
 
-A request waits here until the control thread takes it up at its next tick. The control thread waits for nobody.
+A request waits here until the control thread reads it at its next tick. The control thread itself never waits.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ _MOST_WAITING = 32
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What somebody asked for."""
+    """One user request."""
 
     act: Act
     who: str
     mode: Mode | None = None
     """For `mode`."""
     least: int | None = None
-    """For `bounds`: the fewest executors, and the most."""
+    """For `bounds`: the minimum and maximum number of executors."""
     most: int | None = None
     actions: tuple[Action, ...] = ()
-    """For `apply`: what was recommended when it was asked for."""
+    """For `apply`: the actions recommended at the time of the request."""
 
 
 class Steering:
-    """The letterbox between people and the control thread.
+    """The mailbox between users and the control thread.
 
     >>> steering = Steering()
     >>> steering.ask(Request("pause", "ann"), Policy())
     >>> [steering.applied(request, Policy())[1] for request in steering.requests()]
-    ['paused: watching only']
+    ['paused: observing only']
     """
 
     def __init__(self) -> None:
@@ -50,25 +50,25 @@ class Steering:
         self._approved: Request | None = None
         self._before: Mode | None = None
 
-    # people
+    # called by users
 
     def ask(self, request: Request, policy: Policy) -> None:
-        """Leave a request; what cannot be done under this policy is refused at once."""
+        """Queue a request. A request that this policy does not allow is refused at once."""
         if request.act == "bounds":
             with_bounds(policy, request.least, request.most)
         with self._lock:
             if len(self._waiting) >= _MOST_WAITING:
-                raise InvalidInput("too many requests wait for the controller; is it still running?")
+                raise InvalidInput("too many requests are waiting for the controller; check that it is still running")
             self._waiting.append(request)
 
     @property
     def paused(self) -> bool:
         return self._before is not None
 
-    # the control thread
+    # called by the control thread
 
     def requests(self) -> list[Request]:
-        """What was asked since the last time; an approval is kept for the decision that follows."""
+        """Requests since the last call. An approval is kept for the decision that follows."""
         if not self._waiting:
             return []
         with self._lock:
@@ -78,12 +78,12 @@ class Steering:
         return [one for one in found if one.act != "apply"]
 
     def applied(self, request: Request, policy: Policy) -> tuple[Policy, str]:
-        """The policy that does what was asked, and what is done in words."""
+        """The policy after the request, and a text that says what was done."""
         if request.act == "pause":
             if self._before is not None:
-                return policy, "paused already"
+                return policy, "already paused"
             self._before = policy.mode
-            return policy.model_copy(update={"mode": Mode.OFF}), "paused: watching only"
+            return policy.model_copy(update={"mode": Mode.OFF}), "paused: observing only"
         if request.act == "resume":
             if self._before is None:
                 return policy, f"not paused; mode {policy.mode}"
@@ -94,22 +94,22 @@ class Steering:
             return policy.model_copy(update={"mode": request.mode}), f"mode {request.mode}"
         try:
             changed = with_bounds(policy, request.least, request.most)
-        except InvalidInput as error:  # the policy has changed since it was asked
+        except InvalidInput as error:  # the policy has changed since the request
             return policy, f"refused: {error}"
         return changed, f"executors {changed.executors.min} to {changed.executors.max}"
 
     def approval(self) -> Request | None:
-        """Which actions somebody wants applied; it holds for one tick."""
+        """The actions that a user wants applied; valid for one tick."""
         request, self._approved = self._approved, None
         return request
 
     def forget(self) -> None:
-        """Another policy is in force: there is nothing to resume."""
+        """Another policy is in force, so there is nothing to resume."""
         self._before = None
 
 
 def with_bounds(policy: Policy, least: int | None, most: int | None) -> Policy:
-    """The policy with other bounds of the pool.
+    """The policy with other bounds on the pool.
 
     >>> with_bounds(Policy(), 2, None).executors.min
     2

@@ -1,4 +1,4 @@
-"""Reads YAML into a validated model and reports every problem at once, each with its line and what to write."""
+"""Reads YAML into a validated model. Reports every problem at once, each with its line and the fix."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def parse_model(text: str, model: type[M], source: str) -> M:
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
         data = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # a date that is none is a ValueError
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # an invalid date raises ValueError
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}: " if mark else ""
         said = (
@@ -65,7 +65,7 @@ def parse_model(text: str, model: type[M], source: str) -> M:
 
 
 def from_mapping(data: Mapping[str, Any], model: type[M], source: str) -> M:
-    """Validate a mapping as if it had come from a file."""
+    """Validate a mapping as if it came from a file."""
     made, problems = validated(dict(data), model)
     if made is None:
         raise PolicyInvalid(source, tuple(_text(where, said) for where, said in problems))
@@ -75,8 +75,8 @@ def from_mapping(data: Mapping[str, Any], model: type[M], source: str) -> M:
 def validated(data: dict[str, Any], model: type[M]) -> tuple[M | None, list[Problem]]:
     """The model, or everything that is wrong.
 
-    Settings that depend on each other are only compared once each is valid by itself. So what is wrong is taken out and
-    the rest is validated again, until nothing new turns up.
+    Settings that depend on each other are compared only once each is valid by itself. Invalid settings are therefore
+    removed and the rest is validated again, until no new errors appear.
     """
     problems: list[Problem] = []
     rest = deepcopy(data)
@@ -89,8 +89,8 @@ def validated(data: dict[str, Any], model: type[M]) -> tuple[M | None, list[Prob
         known = {where for where, _ in problems}
         for found in errors:
             if found["type"] == "too_short" and _has_inner(found, errors):
-                continue  # items are there, and wrong
-            # What was taken out is missing now: that is no news.
+                continue  # items are present, but wrong
+            # A setting that was removed is now missing, which is not an error.
             problems += [(where, said) for where, said in _problems(found, model, known) if where not in known]
         taken = [_take_out(rest, where) for found in errors for where in _causes(found)]
         if not any(taken):
@@ -98,11 +98,11 @@ def validated(data: dict[str, Any], model: type[M]) -> tuple[M | None, list[Prob
 
 
 def line_of(node: yaml.Node | None, path: Where) -> int:
-    """The line on which the value at `path` stands, or that of the nearest thing above it that exists."""
+    """The line of the value at `path`, or of its nearest ancestor that exists."""
     line = node.start_mark.line + 1 if node else 1
     for part in path:
         if isinstance(node, yaml.MappingNode):
-            # Of a key that is there twice, YAML takes the last.
+            # If a key is present twice, YAML takes the last.
             found = next(((key, value) for key, value in reversed(node.value) if key.value == str(part)), None)
             if found is None:
                 break
@@ -110,7 +110,7 @@ def line_of(node: yaml.Node | None, path: Where) -> int:
         elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
             node = node.value[part]
             line = node.start_mark.line + 1
-        # A part of the path that is no key (the tag of a union) is passed over.
+        # A part of the path that is not a key (the tag of a union) is skipped.
     return line
 
 
@@ -124,17 +124,17 @@ def _has_inner(found: Any, errors: Sequence[Any]) -> bool:
 
 
 def _causes(found: Any) -> list[Where]:
-    """The settings at which an error lies."""
+    """The settings that cause an error."""
     where = tuple(found["loc"])
     return [where + misfit.path for misfit in found["ctx"]["misfits"]] if found["type"] == MISFIT else [where]
 
 
 def _problems(found: Any, model: type[BaseModel], known: Collection[Where]) -> Iterator[Problem]:
-    """What one error of the validation means to the reader."""
+    """Translate one validation error for the reader."""
     where, value = tuple(found["loc"]), found.get("input")
     if found["type"] == MISFIT:
         for misfit in found["ctx"]["misfits"]:
-            # A name looks undefined, or unused, when the other end of it was wrong and has been taken out.
+            # A name may look undefined or unused because its counterpart was invalid and has been removed.
             if misfit.needs is None or not _wrong(where + misfit.needs, known):
                 yield where + misfit.path, misfit.text
     elif found["type"] == "extra_forbidden":
@@ -148,18 +148,18 @@ def _problems(found: Any, model: type[BaseModel], known: Collection[Where]) -> I
 
 
 def _close(found: Any) -> str | None:
-    """Of the values that a setting may have, the one that a misspelt one comes close to."""
+    """The allowed value closest to a misspelt one."""
     expected = re.findall(r"'([^']+)'", str(found.get("ctx", {}).get("expected", "")))
     return next(iter(get_close_matches(str(found.get("input")), expected, n=1)), None)
 
 
 def _wrong(where: Where, known: Collection[Where]) -> bool:
-    """Is a setting wrong, or something in it, or what it is in?"""
+    """Is this setting wrong, or one inside it, or one around it?"""
     return any(where[: len(other)] == other or other[: len(where)] == where for other in known)
 
 
 def _unknown(where: Where, value: Any, model: type[BaseModel]) -> Iterator[Problem]:
-    """A setting that does not exist: one of an earlier version, a misspelt one, or neither."""
+    """A setting that does not exist: from an earlier version, misspelt, or neither."""
     section, name = _section_at(model, where[:-1]), str(where[-1])
     instead = section.retired.get(name) if issubclass(section, Section) else None
     if isinstance(instead, str):
@@ -184,7 +184,7 @@ def _inline(value: Any) -> str:
 
 
 def _section_at(model: type[BaseModel], path: Where) -> type[BaseModel]:
-    """The section at the end of a path, found by walking the model along it."""
+    """The section at the end of a path, found by following the path through the model."""
     for part in path:
         field = model.model_fields.get(str(part))
         candidates = [field.annotation] if field else []
@@ -198,13 +198,13 @@ def _section_at(model: type[BaseModel], path: Where) -> type[BaseModel]:
 
 
 def _take_out(data: Any, where: Where) -> bool:
-    """Remove the setting at a path, or the nearest setting around it that is not in a list; False: there is none."""
+    """Remove the setting at a path, or the nearest enclosing one outside lists. False if there is none."""
     around: tuple[dict[Any, Any], Any] | None = None
     for part in where:
         if isinstance(data, dict):
             key = next((key for key in data if str(key) == str(part)), None)
             if key is None:
-                continue  # a setting that is missing, or the tag of a union
+                continue  # a missing setting, or the tag of a union
             around, data = (data, key), data[key]
         elif isinstance(data, list) and isinstance(part, int) and part < len(data):
             data = data[part]
@@ -215,12 +215,12 @@ def _take_out(data: Any, where: Where) -> bool:
 
 
 def _repeated(node: yaml.Node | None) -> Iterator[tuple[int, str]]:
-    """Keys that are in a mapping twice: YAML would silently take the last."""
+    """Keys that appear twice in a mapping: YAML would silently take the last."""
     waiting: list[tuple[yaml.Node, str]] = [(node, "")] if node else []
     seen: set[int] = set()
     while waiting:
         one, path = waiting.pop()
-        if id(one) in seen:  # an alias, perhaps of something around it
+        if id(one) in seen:  # an alias, perhaps of an enclosing node
             continue
         seen.add(id(one))
         if isinstance(one, yaml.SequenceNode):

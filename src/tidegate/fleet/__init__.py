@@ -1,1 +1,1 @@
-"""A fleet: Spark applications as hosts with an agent each, and a centre that places streaming applications on them."""
+"""A fleet: each host is a Spark application with an agent, and a centre places streaming applications on the hosts."""

@@ -1,6 +1,6 @@
-"""The agent of a host: converges to the applications that it is given, keeps their leases, and answers the centre.
+"""The agent of a host: runs the assigned applications, renews their leases, and answers the centre.
 
-It needs the centre for news only. Without it, it goes on with what it was last told.
+The agent needs the centre only for changes. Without the centre it keeps running its last assignment.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ _CARD_S = 3.0
 
 
 class Control(Protocol):
-    """The controllers that work on the host: its own, and the region's where this host speaks for it."""
+    """The controllers that run on this host: its own, and the region's if this host runs the region's manager."""
 
     def requests(self) -> tuple[Request, ...]:
-        """What they want and may not decide alone, as it stands."""
+        """Their current requests: changes that they want and may not make alone."""
         ...
 
     def hear(self, granted: tuple[Action, ...]) -> None:
-        """The centre has spoken: all that it grants at present."""
+        """Receive everything that the centre currently grants."""
         ...
 
     @property
     def speaks_for(self) -> str | None:
-        """The region whose manager works here."""
+        """The region whose manager runs here."""
         ...
 
     def summary(self) -> dict[str, str]: ...
 
     def sample(self) -> HostSample | None:
-        """The machine, as last seen."""
+        """The latest sample of the machine."""
         ...
 
 
 class Agent:
-    """Serves one host until it is told to end."""
+    """Serves one host until it is told to stop."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Agent:
         self._ports = ports
         self._lease_s = lease_s
         self.control = control
-        """Set it once it works; until then the host has none."""
+        """Set once control has started; until then the host has none."""
         self._generation = -1
         self._wanted: dict[str, Assigned] = {}
         self._tenants: dict[str, Tenant] = {}
@@ -92,15 +92,15 @@ class Agent:
         ports.strands.begin(self._show_card(), "tidegate-card")
 
     def wait(self, limit_s: float | None = None) -> bool:
-        """Until somebody asks for the end of this host."""
+        """Wait until someone asks this host to stop."""
         return self._ended.wait(limit_s)
 
     def end(self) -> None:
-        """Ask for the end; `close` does it."""
+        """Ask the host to stop; `close` stops it."""
         self._ended.set()
 
     def close(self) -> None:
-        """Stop every application at a batch boundary, give back the leases, and stop listening."""
+        """Stop every application at a batch boundary, release the leases, and stop listening."""
         live(self.closing())
 
     def closing(self) -> Life:
@@ -115,19 +115,19 @@ class Agent:
             yield Pause(_CLOSE_LOOK_S, self._never)
         try:
             self._folder.remove_card(self.card)
-        except OSError as error:  # the centre finds out by itself
-            logger.warning("the card of this host could not be taken back: %s", error)
+        except OSError as error:  # the centre will notice
+            logger.warning("the card of this host could not be removed: %s", error)
         self._listener.close()
         if not any(tenant.alive for tenant in tenants):
-            self._ports.watchdog.let_go()  # otherwise it sees to the rest
+            self._ports.watchdog.let_go()  # otherwise the watchdog ends what still runs
 
     @property
     def ending(self) -> bool:
-        """Has somebody asked for its end?"""
+        """Was it asked to stop?"""
         return self._ended.is_set()
 
     def cut_off(self) -> None:
-        """Stop listening while everything else goes on: what a closed port looks like from outside."""
+        """Stop listening while everything else goes on, as if the port were blocked."""
         self._listener.close()
 
     def tenants(self) -> list[Tenant]:
@@ -135,7 +135,7 @@ class Agent:
             return list(self._tenants.values())
 
     def status(self) -> AgentStatus:
-        """How things are."""
+        """The current state of the host and its applications."""
         with self._lock:
             tenants, generation = list(self._tenants.values()), self._generation
         status = AgentStatus(self.card, generation, tuple(tenant.tenancy() for tenant in tenants))
@@ -151,23 +151,23 @@ class Agent:
         )
 
     def desire(self, generation: int, assigned: tuple[Assigned, ...]) -> None:
-        """Run exactly these applications. An older word than the newest is refused: it was overtaken on its way."""
+        """Run exactly these applications. An assignment older than the newest is refused: it arrived out of order."""
         with self._lock:
             if generation < self._generation:
-                raise InvalidInput(f"assignment {generation} is older than {self._generation}")
+                raise InvalidInput(f"assignment {generation} is older than {self._generation}, the current one")
             self._generation = generation
             self._wanted = {each.spec.name: each for each in assigned}
         self._converge()
 
     def _converge(self) -> None:
-        """Start what is missing, dismiss what is not wanted, forget what has gone."""
+        """Start missing applications, dismiss unwanted ones, and drop those that have ended."""
         with self._lock:
             for name, tenant in list(self._tenants.items()):
                 wanted = self._wanted.get(name)
                 if not tenant.alive:
                     del self._tenants[name]
                 elif wanted is None or wanted.spec != tenant.spec:
-                    tenant.dismiss()  # one with a new recipe comes back with the next look
+                    tenant.dismiss()  # with a new recipe, it is started again in the next round
                 else:
                     tenant.hint(wanted)
             for name, wanted in self._wanted.items():
@@ -183,19 +183,19 @@ class Agent:
                     )
 
     def _keep(self) -> Life:
-        """Renew the leases, and tell the watchdog until when the host may live. No error ends this but its own end."""
+        """Renew the leases, and tell the watchdog how long the host may live. Survives every error except its loss."""
         while True:
             try:
                 self._converge()
-            except Exception:  # what is there has to be renewed all the same
-                logger.exception("the applications of this host could not be looked after")
+            except Exception:  # the running applications still need their leases renewed
+                logger.exception("the applications of this host could not be converged; their leases are still renewed")
             tenants = self.tenants()
             for tenant in tenants:
                 tenant.renew()
             try:
                 self._tell_watchdog()
             except OSError as error:
-                logger.error("the watchdog of this host is gone (%s); the host ends", error)
+                logger.error("the watchdog of this host is gone (%s); stopping the host", error)
                 self._ended.set()
                 return
             if self._ended.is_set() and not any(tenant.alive for tenant in tenants):
@@ -205,8 +205,8 @@ class Agent:
     def _show_card(self) -> Life:
         """Keep the card where the centre looks for it.
 
-        A host that was given up and lives after all would otherwise hold its leases for ever, and nobody could tell it
-        what to run. Where another start of this host has taken its place, this one ends.
+        If the centre gave this host up by mistake, the host would otherwise hold its leases forever without receiving
+        assignments. If a newer start of this host has replaced the card, this one stops.
         """
         while not self._ended.is_set():
             yield Pause(_CARD_S, self._ended)
@@ -217,13 +217,13 @@ class Agent:
                 if present is None:
                     self._folder.write_card(self.card)
                 elif present.incarnation != self.card.incarnation:
-                    logger.warning("another host has the name %s now; this one ends", self.card.spec.name)
+                    logger.warning("another process now serves host %s; stopping this one", self.card.spec.name)
                     self._ended.set()
             except OSError as error:
-                logger.info("the card of this host cannot be shown: %s", error)
+                logger.info("the card of this host cannot be written: %s", error)
 
     def _tell_watchdog(self) -> None:
-        """Asked by the keeper in every round, and by tenants before they start anything."""
+        """Called by the keeper in every round, and by tenants before they start a query."""
         with self._telling:
             deadlines = [expires_s for tenant in self.tenants() if (expires_s := tenant.expires_s) is not None]
             self._ports.watchdog.allow_until(min(deadlines, default=None))
@@ -236,7 +236,7 @@ class Agent:
                 assigned = tuple(from_json(Assigned, text) for text in fields["applications"])
                 self.desire(int(fields["generation"]), assigned)
             elif int(fields["generation"]) != self._generation:
-                raise InvalidInput(f"assignment {fields['generation']} was never told; this is {self._generation}")
+                raise InvalidInput(f"assignment {fields['generation']} was never received; have {self._generation}")
             if "measure" in fields:
                 self._runner.measure(from_json(MeasurementPlan, str(fields["measure"])))
             if self.control is not None:
@@ -254,7 +254,7 @@ def desire_fields(
     granted: tuple[Action, ...] = (),
     measure: MeasurementPlan | None = None,
 ) -> Body:
-    """The fields of a `desire`. Without applications: as this generation said, and the centre is there."""
+    """The fields of a `desire`. Without applications it confirms that the assignment of this generation still holds."""
     fields: Body = {"generation": generation}
     if assigned is not None:
         fields["applications"] = [to_json(each) for each in assigned]

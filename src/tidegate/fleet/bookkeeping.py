@@ -1,4 +1,4 @@
-"""Keeps the fleet's book true: what is found is adopted, what is lost is crossed out, what users ask for is written."""
+"""Keeps the fleet's registry up to date: adopts what it finds, removes what is lost, records what users request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidegate.fleet.state import Phase, Tenancy
 
 
 class Bookkeeper:
-    """Decides nothing that is left to the centre's controller: it carries out users' orders and notes what happened."""
+    """Carries out user requests and records events. All other decisions belong to the centre's controller."""
 
     def __init__(self, folder: FleetFolder, registry: Registry, judge: Judge, keeper: HostKeeper) -> None:
         self._folder = folder
@@ -23,7 +23,7 @@ class Bookkeeper:
         self._lost_s: dict[str, float] = {}
 
     def adopt(self, glances: dict[str, Glance]) -> None:
-        """Hosts and applications that are there and not in the book, because the book is younger than they are."""
+        """Add hosts and applications that run but are not in the registry, because they are older than it."""
         hosts, applications = self._registry.hosts(), self._registry.applications()
         for name, glance in glances.items():
             if glance.status is None:
@@ -43,14 +43,14 @@ class Bookkeeper:
                     self._registry.assign(tenancy.spec.name, name)
 
     def recover(self, states: dict[str, HostState], glances: dict[str, Glance]) -> list[str]:
-        """Hosts that are lost: their applications are to be placed anew, the rest of them is cleared away."""
+        """Handle lost hosts: their applications become unplaced, and what is left of the hosts is removed."""
         lost = [name for name, state in states.items() if state is HostState.LOST]
         hosts = self._registry.hosts()
         for name in lost:
             silent_s = self._judge.silent_s(name)
             event = "host-gone" if self._keeper.leaving(name) else "host-lost"
             with self._registry.together():
-                self._registry.note(event, name, f"last heard of {silent_s:.1f} s ago")
+                self._registry.note(event, name, f"last answered {silent_s:.1f} s ago")
                 for application, app in self._registry.applications().items():
                     if app.host == name:
                         self._registry.assign(application, None)
@@ -67,7 +67,7 @@ class Bookkeeper:
         return lost
 
     def as_asked(self, states: dict[str, HostState], glances: dict[str, Glance]) -> None:
-        """Moves by hand, and applications that are to end."""
+        """Carry out moves and stops that users requested."""
         open_hosts, seen = self.open_hosts(states), tenancies(glances)
         for name, app in self._registry.applications().items():
             if not app.wanted:
@@ -76,13 +76,13 @@ class Bookkeeper:
                 self._move(name, app, open_hosts, states)
 
     def end_all(self) -> None:
-        """The fleet ends: nothing is assigned any more, and all hosts are to go."""
+        """The fleet is stopping: withdraw all assignments and let all hosts go."""
         for name, app in self._registry.applications().items():
             if app.host is not None:
                 self._registry.assign(name, None)
         for name, entry in self._registry.hosts().items():
             if not entry.leaving:
-                self._keeper.let_go(name, "the fleet ends")
+                self._keeper.let_go(name, "the fleet is stopping")
 
     def assign(self, application: str, host: str, why: str) -> None:
         if self._judge.lease(application)[0] is None:
@@ -96,7 +96,7 @@ class Bookkeeper:
         return {name for name in ready if name in hosts and not hosts[name].leaving}
 
     def publish(self, states: dict[str, HostState], glances: dict[str, Glance]) -> None:
-        """For those who look on."""
+        """Publish the states of the hosts, for `fleet status`."""
         notes = {name: glances[name].note for name in states if name in glances and glances[name].note}
         before = self._registry.fact("view", {}).get("hosts", {})
         for name, state in states.items():
@@ -106,12 +106,12 @@ class Bookkeeper:
         self._registry.put_fact("view", {"time_s": self._clock.wall_s(), "hosts": hosts, "notes": notes})
 
     def _move(self, name: str, app: ApplicationEntry, open_hosts: set[str], states: dict[str, HostState]) -> None:
-        """Where a user wants it, it stays for as long as that host is there."""
+        """Move an application to the host that a user chose. It stays there as long as that host exists."""
         target = str(app.asked_host)
         if app.host == target and target in states:
             return
         if app.host is None:
-            self._registry.ask_host(name, None)  # that host was lost, or the application never ran: it goes anywhere
+            self._registry.ask_host(name, None)  # the host was lost, or the application never ran: place it anywhere
         elif target not in open_hosts:
             self._registry.ask_host(name, None)
             self._registry.note("move-refused", name, f"host {target} is not ready")
@@ -119,17 +119,17 @@ class Bookkeeper:
             self._registry.ask_host(name, None)
             self._registry.note("move-refused", name, f"it runs on {app.host}, which cannot be reached")
         else:
-            self.assign(name, target, f"moved from {app.host}, as asked")
+            self.assign(name, target, f"moved from {app.host}, as requested")
 
     def _finish(self, name: str, seen: dict[str, tuple[str, Tenancy]]) -> None:
-        """An application that is to end is forgotten when nobody runs it any more."""
+        """Forget an application that is to stop, once no host runs it."""
         if self._judge.nobody_runs(name) and name not in seen:
             self._registry.forget_application(name)
             self._registry.note("application-ended", name)
 
 
 def tenancies(glances: dict[str, Glance]) -> dict[str, tuple[str, Tenancy]]:
-    """Who runs what, as the hosts say."""
+    """Which host runs which application, as the hosts report."""
     return {
         tenancy.spec.name: (name, tenancy)
         for name, glance in glances.items()

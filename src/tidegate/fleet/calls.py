@@ -1,7 +1,7 @@
-"""Questions and answers over the protocol: a server for agents, a client for whoever asks them.
+"""Requests and responses over the protocol: a server for agents, and a client that calls them.
 
-Every question has an id. A question that comes twice (its answer was lost on the way) is answered from memory and not
-acted on again; what agents do is level-triggered besides, so that even a forgotten id does no harm.
+Every request has an id. If a request arrives twice because its response was lost, the stored response is sent again
+and the request is not repeated. Agents are level-triggered, so repeating a forgotten id does no harm.
 """
 
 from __future__ import annotations
@@ -35,14 +35,13 @@ _REMEMBERED = 512
 
 
 class Unreachable(TidegateError):
-    """Nobody answers there, now."""
+    """The host does not answer at the moment."""
 
 
 class Server:
-    """Listens, and answers every authenticated connection in a thread of its own.
+    """Listens, and serves every authenticated connection in its own thread.
 
-    Strangers, those who have not proved themselves yet, take no room from the others: when there are too many, the one
-    that has been silent for longest is hung up on.
+    Connections that have not authenticated yet have their own limit. When it is exceeded, the oldest of them is closed.
     """
 
     def __init__(
@@ -59,7 +58,7 @@ class Server:
         self._address: tuple[str, int] = self._socket.getsockname()[:2]
         self._strangers: OrderedDict[socket.socket, None] = OrderedDict()
         self._connections: OrderedDict[socket.socket, None] = OrderedDict()
-        """Those who know the token; whoever has asked last comes last."""
+        """Authenticated connections, least recently used first."""
         self._lock = threading.Lock()
         self._answers = _Answers(answer)
         threading.Thread(target=self._accept, name="tidegate-agent", daemon=True).start()
@@ -84,7 +83,7 @@ class Server:
             except OSError:
                 if self._socket.fileno() < 0:
                     return  # closed
-                continue  # out of files for a moment, or the caller has gone already
+                continue  # out of file descriptors for the moment, or the caller has hung up already
             with self._lock:
                 self._strangers[wire] = None
                 surplus = next(iter(self._strangers)) if len(self._strangers) > _MOST_STRANGERS else None
@@ -107,9 +106,9 @@ class Server:
         except Refused as error:
             logger.warning("a connection was refused: %s", error)
         except (ProtocolError, OSError):
-            pass  # hung up, or talks nonsense: either way this connection is over
-        except Exception as error:  # nothing that a peer says may end more than its own connection
-            logger.warning("a connection was ended: %s: %s", type(error).__name__, error)
+            pass  # closed, or not our protocol: either way this connection is over
+        except Exception as error:  # a peer must not be able to end more than its own connection
+            logger.warning("a connection was closed after an error: %s: %s", type(error).__name__, error)
         finally:
             with self._lock:
                 self._strangers.pop(wire, None)
@@ -118,7 +117,7 @@ class Server:
             wire.close()
 
     def _let_in(self, wire: socket.socket) -> None:
-        """One more who knows the token; where there are too many, the one that has asked nothing for longest goes."""
+        """Add an authenticated connection. If there are too many, the least recently used one is closed."""
         with self._lock:
             self._strangers.pop(wire, None)
             self._connections[wire] = None
@@ -128,7 +127,7 @@ class Server:
 
 
 class _Answers:
-    """Answers every id once; who asks again while the first answer is being made waits for it."""
+    """Answers every id once. A repeated request waits for the first response."""
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
@@ -149,7 +148,7 @@ class _Answers:
         if first:
             try:
                 answers.append({"id": name, "fields": self._answer(kind, fields)})
-            except Exception as error:  # the asker is told; the agent lives on
+            except Exception as error:  # the caller gets the error; the agent goes on
                 answers.append({"id": name, "error": f"{type(error).__name__}: {error}"})
             ready.set()
         ready.wait()
@@ -157,7 +156,7 @@ class _Answers:
 
 
 class Client:
-    """Asks one agent. It connects when first asked, keeps the connection, and connects anew once where that broke."""
+    """Calls one agent. Connects on first use, keeps the connection, and reconnects once if it breaks."""
 
     def __init__(
         self, address: tuple[str, int], token: bytes, timeout_s: float = 3.0, tls: Certificates | None = None
@@ -170,7 +169,7 @@ class Client:
         self._lock = threading.Lock()
 
     def ask(self, kind: str, fields: Body | None = None) -> Body:
-        """The answer's fields. Raises `Unreachable`, `Refused`, or `ProtocolError` with what the agent says."""
+        """The fields of the response. Raises `Unreachable`, `Refused`, or `ProtocolError` with the agent's message."""
         question = {"id": uuid.uuid4().hex, "kind": kind, "fields": fields or {}}
         with self._lock:
             fresh = self._channel is None
@@ -181,7 +180,7 @@ class Client:
                 if fresh or isinstance(error, Refused | _Declined):
                     raise _told(error, self.address) from None
             try:
-                return self._exchange(question)  # the same id: done once, however often it arrives
+                return self._exchange(question)  # the same id, so the request is carried out only once
             except (OSError, ProtocolError) as error:
                 self._drop()
                 raise _told(error, self.address) from None
@@ -196,7 +195,7 @@ class Client:
         self._channel.send(question)
         answer = self._channel.receive()
         if answer.get("id") != question["id"]:
-            raise ProtocolError("an answer to another question")
+            raise ProtocolError("the response belongs to another request")
         if "error" in answer:
             raise _Declined(str(answer["error"]))
         return dict(answer.get("fields") or {})
@@ -218,7 +217,7 @@ class Client:
 
 
 class TcpWire:
-    """The real wire: a listener on a port, peers by address, all with the fleet's token and certificates."""
+    """The real wire: a listener on a port and peers by address, with the fleet's token and certificates."""
 
     def __init__(
         self,
@@ -245,20 +244,20 @@ class TcpWire:
 
 
 def fleet_wire(folder: FleetFolder, config: FleetConfig, bind: str = "127.0.0.1", port: int = 0) -> TcpWire:
-    """As the fleet's folder and file say."""
+    """The wire that the fleet's folder and configuration describe."""
     tls = None if config.tls is None else certificates(config.tls)
     return TcpWire(read_token(folder.token), tls, bind=bind, port=port)
 
 
 class _Declined(ProtocolError):
-    """The agent understood, and says no."""
+    """The agent understood the request and refused it."""
 
 
 def _told(error: Exception, address: tuple[str, int]) -> TidegateError:
     if isinstance(error, Refused | _Declined):
         return error
     if isinstance(error, ssl.SSLCertVerificationError):
-        return Refused(f"the certificate of {address[0]}:{address[1]} is not of this fleet: {error.verify_message}")
+        return Refused(f"the certificate of {address[0]}:{address[1]} is not from this fleet: {error.verify_message}")
     reason = str(error) or type(error).__name__
     return Unreachable(f"no answer from {address[0]}:{address[1]}: {reason}")
 

@@ -1,7 +1,7 @@
-"""The centre: the ordinary runner over the fleet, on a slow clock, with a journal of its own.
+"""The centre: the ordinary runner over the fleet, with a slower clock and its own journal.
 
-Every step looks at the whole fleet anew and acts on the difference. What was decided is in the book and in the
-journal, which `tidegate explain` reads; a centre that was killed goes on where it ended.
+Every step looks at the whole fleet and acts on the difference. Decisions are in the registry and in the journal, which
+`tidegate explain` reads. A centre that was killed continues where it stopped.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _TRIM_EVERY_S = 60.0
 
 
 class Centre:
-    """One step after another; `run` makes them at the pace of the fleet's file."""
+    """Makes one step after another; `run` makes them at the interval in the fleet's file."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Centre:
             ),
             guards=(self._tokens, HostBudget(_limits(config))),
         )
-        controller.forget_targets()  # the book says what is wanted
+        controller.forget_targets()  # the registry says what is wanted
         self.runner = Runner(self._world, controller, FleetClock(folder.clock), self._journal, self._journal)
         for region in config.regions:
             folder.region_lease(region).create()
@@ -78,11 +78,11 @@ class Centre:
         self._ended = threading.Event()
 
     def run(self) -> None:
-        """Step until told to end."""
+        """Make steps until told to stop."""
         live(self.life())
 
     def life(self) -> Life:
-        """One step after another. One that fails is reported, and the next one tries again."""
+        """Make one step after another. A failed step is reported, and the next one tries again."""
         while not self._ended.is_set():
             began_s = self._clock.steady_s()
             try:
@@ -98,13 +98,13 @@ class Centre:
         self._ended.set()
 
     def close(self) -> None:
-        """Keep what was learned; the next centre goes on with it."""
+        """Save what was learned, for the next centre."""
         self._journal.save_blob(KNOWLEDGE, self.runner.controller.knowledge.to_bytes())
         if isinstance(self._journal, SqliteJournal):
             self._journal.close()
 
     def step(self) -> None:
-        """Look, decide, tell."""
+        """Observe, decide, and tell the hosts."""
         self._world.look()
         decision = self.runner.tick()
         self._world.tell()
@@ -112,7 +112,7 @@ class Centre:
         self._trim_logs()
 
     def _show(self, decision: Decision | None) -> None:
-        """For `fleet status`: tokens, and what became of the requests."""
+        """For `fleet status`: tokens, and the answers to requests."""
         entry = self.runner.last
         fleet = entry.observation.fleet if entry is not None and entry.observation is not None else None
         if decision is None or fleet is None:
@@ -152,7 +152,7 @@ class Centre:
 
 
 class FleetClock:
-    """The machine's clock as the runner wants it; nobody sleeps on it."""
+    """The machine's clock behind the runner's interface. It cannot be used for sleeping."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -164,7 +164,7 @@ class FleetClock:
         return self._clock.steady_s()
 
     def sleep_until(self, monotonic_s: float) -> bool:
-        raise RuntimeError("whoever ticks the fleet's runner also waits")
+        raise RuntimeError("the fleet's clock does not sleep; the caller of the runner waits")
 
 
 def _limits(config: FleetConfig) -> HostLimits:

@@ -1,4 +1,4 @@
-"""One centre per fleet: a lock that goes with the process, however it ends."""
+"""One centre per fleet: a lock that is released with the process, however it ends."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tidegate.fleet.identity import ProcessIdentity, identify
 
 @contextmanager
 def only_centre(folder: FleetFolder) -> Iterator[None]:
-    """One centre per fleet: the lock goes with the process, however it ends."""
+    """Hold the lock of the fleet's only centre. It is released with the process, however it ends."""
     folder.centre_lock.parent.mkdir(parents=True, exist_ok=True)
     with os.fdopen(os.open(folder.centre_lock, os.O_RDWR | os.O_CREAT, 0o600), "r+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise InvalidInput(f"a centre serves {folder.root} already") from None
+            raise InvalidInput(f"another centre already serves {folder.root}") from None
         file.truncate(0)
         file.write(str(identify(os.getpid())))
         file.flush()
@@ -29,7 +29,7 @@ def only_centre(folder: FleetFolder) -> Iterator[None]:
 
 
 def centre_process(folder: FleetFolder) -> ProcessIdentity | None:
-    """The process of the centre that serves the fleet now; None where none does."""
+    """The process of the centre that serves the fleet now, or None."""
     try:
         with folder.centre_lock.open("r+") as file:
             try:
@@ -42,19 +42,19 @@ def centre_process(folder: FleetFolder) -> ProcessIdentity | None:
 
 
 def centre_pid(folder: FleetFolder) -> int | None:
-    """Its number, for people."""
+    """Its process id, for display."""
     found = centre_process(folder)
     return None if found is None else found.pid
 
 
 def signal_centre(folder: FleetFolder, number: signal.Signals) -> None:
-    """Send a signal to the fleet's centre, and to no process that merely has its number."""
+    """Send a signal to the fleet's centre, but never to another process with the same id."""
     centre = centre_process(folder)
     if centre is None:
         return
     if not centre.here:
         machine = centre.machine.partition("/")[0]
-        raise EnvironmentUnfit(f"the centre of {folder.root} runs on {machine}, as process {centre.pid}; end it there")
+        raise EnvironmentUnfit(f"the centre of {folder.root} runs on {machine} as process {centre.pid}; stop it there")
     if centre.alive:
         with suppress(ProcessLookupError):
             os.kill(centre.pid, number)

@@ -1,7 +1,7 @@
-"""The fleet behind the `Cluster` port: observed are the hosts' reports, acted on is the book and the hosts that exist.
+"""The fleet behind the `Cluster` port. It observes the hosts' reports, and acts on the registry and on hosts.
 
-The book (`Registry`) is what is wanted; agents are told of it in every step, so nothing depends on a message that was
-lost, and a centre that was killed goes on where it ended. No query is stopped from here: agents do that.
+The registry holds the desired state. Agents receive it in every step, so a lost message does no harm, and a centre that
+was killed continues where it stopped. Queries are never stopped from here; that is the agents' job.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ logger = logging.getLogger("tidegate")
 
 @dataclass(slots=True)
 class _Told:
-    """What a host was last told to run, and under which number."""
+    """The assignment that a host last received, and its number."""
 
     generation: int
     applications: tuple[ApplicationSpec, ...]
 
 
 class FleetCluster:
-    """One look, one observation, one convergence and one round of telling in every step."""
+    """Every step is one look, one observation, one convergence, and one message to each host."""
 
     def __init__(
         self, folder: FleetFolder, config: FleetConfig, provider: Provider, registry: Registry, wire: Wire
@@ -80,7 +80,7 @@ class FleetCluster:
     # the step
 
     def look(self) -> None:
-        """Ask everybody, judge, and bring the book up to date: what was found, what was lost, what users asked for."""
+        """Ask all hosts, judge their states, and update the registry: what was found, lost, and requested by users."""
         self._ending = bool(self._registry.fact("down", False))
         self._glances = self._lookout.look()
         if not self._ending:
@@ -89,7 +89,7 @@ class FleetCluster:
         self._book.publish(self._states, self._glances)
         if self._generation is None:
             if not self._judge.settled(self._states):
-                return  # just begun: first hear from everybody, so that nothing is changed for want of news
+                return  # just started: hear from all hosts before changing anything
             seen = [glance.status.generation for glance in self._glances.values() if glance.status is not None]
             self._generation = self._registry.next_generation(max(seen, default=0) + 1)
         for lost in self._book.recover(self._states, self._glances):
@@ -100,7 +100,7 @@ class FleetCluster:
             self._book.as_asked(self._states, self._glances)
 
     def observe(self) -> Observation:
-        """What the last look has found, with what the book says of it."""
+        """The result of the last look, combined with the registry."""
         now_s = self._clock.forward_s()
         sample = self._sample()
         pool = ExecutorPool(
@@ -115,12 +115,12 @@ class FleetCluster:
         return Observation(now_s, (), pool, fleet=sample)
 
     def converge(self, targets: Targets) -> Receipt:
-        """Write placements into the book, start hosts and let them go, and keep the grants for the telling."""
+        """Write placements into the registry, start and remove hosts, and keep the grants to be sent."""
         receipts: list[ActionReceipt] = []
         hosts = self._registry.hosts()
         for name, region in targets.hosts.items():
             if region is None and name in hosts and not hosts[name].leaving:
-                self._keeper.let_go(name, "not needed any more")
+                self._keeper.let_go(name, "no longer needed")
                 receipts.append(ActionReceipt(RemoveHost(name), Outcome.DONE))
             elif region is not None and name not in hosts:
                 receipts.append(self._start(name, region))
@@ -132,17 +132,17 @@ class FleetCluster:
             for operator, tasks in operators.items():
                 action = SetParallelism(application, operator, tasks)
                 if host is None:
-                    receipts.append(ActionReceipt(action, Outcome.REFUSED, "it runs nowhere"))
+                    receipts.append(ActionReceipt(action, Outcome.REFUSED, "it runs on no host"))
                 else:
                     self._grants.setdefault(host, []).append(action)
                     receipts.append(ActionReceipt(action, Outcome.UNDER_WAY, f"granted to {host}"))
         return Receipt(tuple(receipts))
 
     def release(self) -> None:
-        """Nothing is turned back: the fleet goes on as it is while no centre is there."""
+        """Restores nothing: the fleet goes on as it is without a centre."""
 
     def tell(self) -> None:
-        """Every host hears, in every step, what it should run and what it is granted; in short where that is old."""
+        """Tell every host, in every step, what to run and what it is granted; in short form if nothing changed."""
         if self._generation is None:
             return
         self._keeper.see_off(self._states, self._glances)
@@ -157,7 +157,7 @@ class FleetCluster:
         for _ in self._wire.each(self._tell_one, tellings):
             pass
 
-    # what is seen
+    # observing
 
     def _sample(self) -> FleetSample:
         seen, judge = tenancies(self._glances), self._judge
@@ -224,7 +224,7 @@ class FleetCluster:
         statuses = [glance.status for glance in self._glances.values() if glance.status is not None]
         return tuple(request for status in statuses for request in status.requests)
 
-    # what is done
+    # acting
 
     def _start(self, name: str, region: str) -> ActionReceipt:
         action = AddHost(name, region)
@@ -232,7 +232,7 @@ class FleetCluster:
             self._keeper.start(name, region)
         except TidegateError as error:
             return ActionReceipt(action, Outcome.FAILED, str(error))
-        return ActionReceipt(action, Outcome.DONE, "it is there when its agent answers")
+        return ActionReceipt(action, Outcome.DONE, "starting; ready when its agent answers")
 
     def _placements(self, targets: Targets) -> list[ActionReceipt]:
         applications = self._registry.applications()
@@ -256,10 +256,10 @@ class FleetCluster:
                 receipts.append(ActionReceipt(action, Outcome.DONE))
         return receipts
 
-    # what is told
+    # telling
 
     def _number(self, by_host: dict[str, list[ApplicationEntry]]) -> None:
-        """A new number for the hosts whose applications have changed."""
+        """Give a new number to the hosts whose applications have changed."""
         wanted = {name: tuple(app.spec for app in assigned) for name, assigned in by_host.items()}
         changed = [
             name for name, specs in wanted.items() if name not in self._told or self._told[name].applications != specs
@@ -284,7 +284,7 @@ class FleetCluster:
             logger.info("%s was not told: %s", name, error)
 
     def _measurements(self, by_host: dict[str, list[ApplicationEntry]]) -> MeasurementPlan | None:
-        """What tables and graphs ask for; None where there are none."""
+        """The metrics that tables and graphs need; None if there are none."""
         rules = self._config.policy.applications
         asked = {name for name, rule in rules.items() if rule.qos_table or rule.qos_graphs}
         if not asked:

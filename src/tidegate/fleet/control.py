@@ -1,7 +1,7 @@
-"""Control on a host: the ordinary runner over the host's own Spark, and the region's where this host speaks for it.
+"""Control on a host: the ordinary runner over the host's own Spark, and the region's if this host speaks for it.
 
-Everything but what `AskCentre` holds is decided here: admission, intervals, shares, state moves. What it holds is what
-the host asks of the centre. When the centre is silent, operators go on within an allowance.
+Admission, intervals, shares and state moves are decided here. What the guard `AskCentre` holds becomes a request to the
+centre. While the centre is silent, operators may still change within an allowance.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ _KEEP_S = 1.0
 
 
 class HostWorld(Cluster, Protocol):
-    """The host's own Spark, and whoever wants to see what it observed."""
+    """The host's own Spark. It also receives every observation."""
 
     def seen(self, observation: Observation) -> None:
-        """Every observation passes here: the host's reports are made of it."""
+        """Called with every observation; the host's reports are made from them."""
         ...
 
 
 class StandingCluster:
-    """A cluster whose observations say how its host stands with the centre."""
+    """A cluster whose observations include the host's standing with the centre."""
 
     def __init__(
         self, world: HostWorld, standing: Callable[[], Standing], after: Callable[[Observation], None]
@@ -71,7 +71,7 @@ class StandingCluster:
 
 
 class HostControl:
-    """Runs the host's controller and, under the region's lease, the region's; answers the agent."""
+    """Runs the host's controller and, under the region's lease, the region's controller. Answers the agent."""
 
     def __init__(
         self,
@@ -125,17 +125,17 @@ class HostControl:
             thread.start()
 
     def end(self) -> None:
-        """Turn back what was turned, and keep what was learned."""
+        """Restore what was changed, and save what was learned."""
         self._ended.set()
         self._clock.stop()
         for thread in self._threads:
-            if thread.is_alive():  # it may never have begun
+            if thread.is_alive():  # it may never have started
                 thread.join(10.0)
         self._speaker.resign()
         self._save_learned()
         self._journal.close()
 
-    # what the agent asks
+    # called by the agent
 
     def requests(self) -> tuple[Request, ...]:
         entry = self.runner.last
@@ -164,15 +164,15 @@ class HostControl:
     def changes_alone(self, application: str) -> int:
         return self.asking.memory.changes.get(application, 0)
 
-    # what tenants do
+    # called by tenants
 
     def began(self, spec: ApplicationSpec) -> None:
-        """An application starts here: its objective joins the policy, and what was learned of it comes along."""
+        """An application starts here: add its objective to the policy, and load what was learned about it."""
         if self._policies is not None:
             try:
                 self._policies.know(spec.name, json.loads(self._folder.files.read(self._folder.learned(spec.name))))
             except (OSError, ValueError):
-                logger.info("%s: nothing has been learned of it yet", spec.name)
+                logger.info("%s: nothing has been learned about it yet", spec.name)
         with self._lock:
             self._specs[spec.name] = spec
             self._news = True
@@ -182,7 +182,7 @@ class HostControl:
             if self._specs.pop(application, None) is not None:
                 self._news = True
 
-    # inside
+    # internals
 
     def standing(self) -> Standing:
         with self._lock:
@@ -196,7 +196,7 @@ class HostControl:
         return proposers if self._policies is None else [*proposers, self._policies]
 
     def _policy(self) -> Policy:
-        """The fleet's policy with the objectives that the applications were submitted with."""
+        """The fleet's policy, with the objectives of the submitted applications."""
         fleet = self._config.policy
         with self._lock:
             specs = dict(self._specs)
@@ -218,7 +218,7 @@ class HostControl:
             self._save_learned()
 
     def _save_learned(self) -> None:
-        """Beside the application's checkpoint: whoever runs it next goes on with it."""
+        """Save beside the application's checkpoint, for the next host that runs it."""
         self._saved_s = self._folder.clock.steady_s()
         if self._policies is None:
             return
@@ -232,15 +232,15 @@ class HostControl:
                 self._folder.put(self._folder.learned(name), body)
                 self._saved[name] = body
             except OSError as error:
-                logger.info("%s: what was learned of it is not saved: %s", name, error)
+                logger.info("%s: what was learned about it could not be saved: %s", name, error)
 
     def _run(self) -> None:
-        """Whatever happens in here, the host and its queries go on."""
+        """Run control. Whatever happens here, the host and its queries go on."""
         while not self._ended.is_set():
             try:
                 self.runner.run()
             except Exception as error:
-                logger.warning("the control of this host failed and begins again: %s", error)
+                logger.warning("the control of this host failed and starts again: %s", error)
                 self._ended.wait(_KEEP_S)
 
     def _speak(self) -> None:
@@ -251,5 +251,5 @@ class HostControl:
                 if time.monotonic() - stepped_s >= self._config.managers.period_s:
                     stepped_s = time.monotonic()
                     self._speaker.step()
-            except Exception as error:  # without its region's manager a host goes on as it is
-                logger.warning("the region's manager left out a step: %s", error)
+            except Exception as error:  # a host goes on without its region's manager
+                logger.warning("the region's manager skipped a step: %s", error)

@@ -1,6 +1,6 @@
-"""What the files of a fleet prove afterwards: which runs an application had, whether two overlapped, how far it got.
+"""What a fleet's files prove afterwards: the runs of an application, whether two overlapped, and its progress.
 
-The evidence is the queries' own: every run has its own gate, where its source notes each time it is asked for rows.
+The evidence comes from the queries: every run has its own gate, where its source records each request for rows.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class Run:
     epoch: int
     host: str
     taken_s: float
-    """When its lease was taken; its query started later."""
+    """When its lease was taken. Its query started later."""
     last_trigger_s: float | None
-    """When its source was last asked for rows; None where it never was, or has no gate."""
+    """When rows were last requested from its source; None if they never were, or if it has no gate."""
 
 
 def runs(folder: FleetFolder, application: str) -> list[Run]:
@@ -37,7 +37,7 @@ def runs(folder: FleetFolder, application: str) -> list[Run]:
 
 
 def overlaps(found: list[Run]) -> list[tuple[Run, Run]]:
-    """Runs that still asked for rows when the next one had been allowed to begin: there must be none."""
+    """Runs that still requested rows after the next one was allowed to start. There must be none."""
     return [
         (before, after)
         for before, after in pairwise(found)
@@ -46,7 +46,7 @@ def overlaps(found: list[Run]) -> list[tuple[Run, Run]]:
 
 
 def commits(folder: FleetFolder, application: str) -> list[tuple[float, int]]:
-    """`(when, rows ever done)` of every batch that the checkpoint still knows; for a `format("tidegate")` source."""
+    """`(time, total rows)` of every batch still in the checkpoint, for a `format("tidegate")` source."""
     checkpoint = folder.checkpoint(application)
     paths = sorted(
         (path for path in (checkpoint / "commits").glob("*") if path.name.isdigit()), key=lambda path: int(path.name)
@@ -55,7 +55,7 @@ def commits(folder: FleetFolder, application: str) -> list[tuple[float, int]]:
 
 
 def committed_rows(folder: FleetFolder, application: str) -> int:
-    """Rows that are in committed batches."""
+    """Rows in committed batches."""
     checkpoint = folder.checkpoint(application)
     batches = [int(path.name) for path in (checkpoint / "commits").glob("*") if path.name.isdigit()]
     return _end_row(checkpoint / "offsets" / str(max(batches))) if batches else 0

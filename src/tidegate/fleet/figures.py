@@ -1,4 +1,4 @@
-"""What a host knows of its applications: sums over a short window of batches, kept on the host."""
+"""What a host knows about its applications: sums over a short window of batches, kept on the host."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidegate.fleet.tenant import Figures
 
 _WINDOW_S = 20.0
 _WINDOW_TRIGGERS = 3.0
-"""A window holds at least so many triggers: with fewer, a rate is the luck of the moment."""
+"""A window covers at least this many triggers. With fewer, a measured rate is mostly chance."""
 _STALE_WINDOWS = 4.0
 
 
@@ -35,12 +35,12 @@ class ApplicationFigures:
     rows_done: int = 0
     arrived: deque[tuple[float, int]] = field(default_factory=deque)
     asked: tuple[tuple[str | None, str], ...] = ()
-    """What the measurement plan asks for, by operator and metric."""
+    """What the measurement plan needs, by operator and metric."""
     before: Before | None = None
     readings: deque[tuple[float, Readings]] = field(default_factory=deque)
 
     def take(self, sample: ApplicationSample, now_s: float) -> None:
-        """Take in one observation."""
+        """Add one observation."""
         self.interval_s = sample.interval_s
         for batch in sample.batches:
             self.rows_done += batch.rows
@@ -51,7 +51,7 @@ class ApplicationFigures:
             self.before = Before(batch.started_s, batch.committed_s, batch.backlog_rows or 0)
         if sample.arrival is not None:
             self.arrived.append((sample.arrival.time_s, sample.arrival.arrived_rows))
-        # One batch more than the window is kept: a slow one may have begun before it.
+        # Keep one batch more than the window, because a slow one may have started before it.
         while len(self.batches) > 1 and self.batches[1].committed_s < now_s - self.window_s:
             self.batches.popleft()
         while len(self.arrived) > 2 and self.arrived[1][0] < now_s - self.window_s:
@@ -64,9 +64,9 @@ class ApplicationFigures:
         return max(_WINDOW_S, _WINDOW_TRIGGERS * self.interval_s)
 
     def summary(self, now_s: float) -> Figures:
-        """What leaves the host."""
+        """The summary that is sent to the centre."""
         recent = self._recent(now_s)
-        # A first batch pays for cold processes: its cost is not the load's.
+        # The first batch includes the cost of cold processes, so it says little about the load.
         warm = [batch for batch in recent if not batch.warming]
         span_s = self._span_s(warm)
         busy = [batch.busy_s for batch in warm if batch.busy_s is not None]
@@ -81,7 +81,7 @@ class ApplicationFigures:
         )
 
     def operator(self, name: str, now_s: float) -> OperatorFigures | None:
-        """One operator's view; None until it has been seen at work."""
+        """The figures of one operator; None until it has processed rows."""
         recent = [batch for batch in self._recent(now_s) if not batch.warming]
         samples = [(batch, op) for batch in recent for op in batch.operators if op.name == name]
         span_s = self._span_s(recent)
@@ -100,7 +100,7 @@ class ApplicationFigures:
         )
 
     def _measured(self) -> dict[str, float]:
-        """Means over the window of what the plan asks for; what nobody asks for any more is left out."""
+        """Means over the window of the metrics in the measurement plan."""
         found = {}
         for operator, metric in self.asked:
             taken = [readings.get((operator, metric)) for _, readings in list(self.readings)]
@@ -110,7 +110,7 @@ class ApplicationFigures:
         return found
 
     def _arrival_rows_per_s(self, rows: int, span_s: float) -> float:
-        """From the source itself where it tells: rows that wait have arrived as well."""
+        """From the source itself if it reports arrivals: rows in the backlog have arrived too."""
         if len(self.arrived) >= 2 and self.arrived[-1][0] > self.arrived[0][0]:
             (from_s, before), (to_s, after) = self.arrived[0], self.arrived[-1]
             if after >= before:
@@ -118,7 +118,7 @@ class ApplicationFigures:
         return rows / span_s
 
     def _recent(self, now_s: float) -> list[BatchSample]:
-        """The batches of the window; where they are longer than that, the newest one, for a while."""
+        """The batches in the window. If batches are longer than the window, the newest one, for a while."""
         recent = [batch for batch in list(self.batches) if batch.committed_s >= now_s - self.window_s]
         newest = self.batches[-1] if self.batches else None
         if not recent and newest is not None and newest.committed_s >= now_s - _STALE_WINDOWS * self.window_s:

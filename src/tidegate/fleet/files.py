@@ -1,4 +1,4 @@
-"""The few things that a fleet does with files, each whole or not at all; the simulation has a disk of its own."""
+"""The file operations of a fleet. Each happens completely or not at all. The simulation has its own disk."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from typing import Protocol
 
 
 class Files(Protocol):
-    """A file system as one machine sees it. Everything raises `OSError` where nothing is known."""
+    """A file system as one machine sees it. Every method raises `OSError` if the state is unknown."""
 
     def names(self, folder: Path) -> list[str]:
-        """What is in a folder, sorted."""
+        """The sorted names in a folder."""
         ...
 
     def read(self, path: Path) -> bytes: ...
 
     def create(self, path: Path, body: bytes) -> bool:
-        """Make the file as a whole; False where it is there already, whoever made it."""
+        """Create the file atomically. Returns False if it exists already."""
         ...
 
     def replace(self, path: Path, body: bytes) -> None:
-        """Replace the file in one step, so that nobody ever reads half of it."""
+        """Replace the file atomically, so that no reader sees half of it."""
         ...
 
     def remove(self, path: Path) -> None:
-        """A file or a whole folder; nothing happens where it is not there."""
+        """Remove a file or a whole folder, if it exists."""
         ...
 
     def make(self, folder: Path) -> None: ...
 
     def trim(self, path: Path, most_bytes: int) -> None:
-        """A log that has grown beyond this begins anew; its newest half is left beside it, as `….1`."""
+        """Truncate a log that has grown beyond this size. Its newest half is kept beside it as `….1`."""
         ...
 
 
 class Disk:
-    """The real one. Files are for their owner alone: they hold names, addresses and settings of the user's."""
+    """The real disk. Only the owner can read the files: they hold the user's names, addresses and settings."""
 
     def names(self, folder: Path) -> list[str]:
         return sorted(path.name for path in folder.iterdir())
@@ -48,7 +48,7 @@ class Disk:
         return path.read_bytes()
 
     def create(self, path: Path, body: bytes) -> bool:
-        # Synced: after a crash of the machine an epoch that was taken is there, and says whose it is.
+        # Synced, so that an epoch that was taken survives a crash of the machine, with its owner.
         draft = self._draft(path, body, sync=True)
         try:
             os.link(draft, path)
@@ -87,7 +87,7 @@ class Disk:
         with path.open("rb") as log:
             log.seek(size - most_bytes // 2)
             self.replace(path.with_name(f"{path.name}.1"), log.read(most_bytes // 2))
-        os.truncate(path, 0)  # whoever writes to it appends, and goes on at the new end
+        os.truncate(path, 0)  # writers append, so they continue at the new end
 
     @staticmethod
     def _draft(path: Path, body: bytes, sync: bool) -> Path:
@@ -99,7 +99,7 @@ class Disk:
                 if sync:
                     file.flush()
                     os.fsync(file.fileno())
-        except OSError:  # a full disk: what was begun is taken away again
+        except OSError:  # for example a full disk: remove the incomplete file
             with contextlib.suppress(OSError):
                 draft.unlink()
             raise

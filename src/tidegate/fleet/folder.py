@@ -1,4 +1,4 @@
-"""Where everything of a fleet lies: one folder that all its hosts and the centre can reach."""
+"""The fleet's folder, which all its hosts and the centre can reach."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KEEP_HOSTS = 20
 
 @dataclass(frozen=True, slots=True)
 class FleetFolder:
-    """The folder as one machine sees it: paths, small files, and the machine's clock, by which leases are judged."""
+    """The folder as one machine sees it: paths, small files, and the machine's clock, which times the leases."""
 
     root: Path
     files: Files = field(default=DISK, compare=False, repr=False)
@@ -47,7 +47,7 @@ class FleetFolder:
         return self.root / "centre" / "centre.log"
 
     def logs(self) -> list[Path]:
-        """What the centre and the hosts write line by line."""
+        """Logs of the centre and the hosts."""
         hosts = (self.host(name) for name in self._names("hosts"))
         return [self.centre_log, *(host / name for host in hosts for name in ("host.log", "spark.log"))]
 
@@ -61,11 +61,11 @@ class FleetFolder:
         return self.application(application) / "checkpoint"
 
     def gate(self, application: str, epoch: int) -> Path:
-        """A gate for every run: what an earlier run left there cannot hold the next."""
+        """Every run has its own gate, so the gate of an earlier run cannot block it."""
         return self.application(application) / "runs" / f"{epoch:010d}" / "gate.json"
 
     def begin_run(self, application: str, epoch: int) -> None:
-        """Before a query starts: leave word beside its gate which lease it has to look at; forget runs of long ago."""
+        """Before a query starts: record its lease beside its gate, and remove the records of old runs."""
         gate = self.gate(application, epoch)
         fence = {"lease": str(self.lease_path(application)), "epoch": epoch}
         self.put(gate.with_name(FENCE), json.dumps(fence).encode())
@@ -76,7 +76,7 @@ class FleetFolder:
                     self.files.remove(runs / name)
 
     def check_epoch(self, application: str, epoch: int) -> None:
-        """Raises `StaleEpoch` where a newer run was allowed, `OSError` where nothing is known."""
+        """Raises `StaleEpoch` if a newer run was allowed, `OSError` if the state is unknown."""
         check_epoch(self.files.names(self.lease_path(application)), epoch)
 
     def lease_path(self, application: str) -> Path:
@@ -86,11 +86,11 @@ class FleetFolder:
         return LeaseFolder(self.lease_path(application), self.files, self.clock)
 
     def region_lease(self, region: str) -> LeaseFolder:
-        """Whose host speaks for the region."""
+        """The lease that decides which host runs the region's manager."""
         return LeaseFolder(self.root / "regions" / region / "lease", self.files, self.clock)
 
     def region_journal(self, region: str) -> Path:
-        """Of the region's manager, whichever host it works on; its memory is in it."""
+        """The journal of the region's manager, whichever host it runs on. It contains the manager's memory."""
         return self.root / "regions" / region / "journal.db"
 
     def host_journal(self, name: str) -> Path:
@@ -101,35 +101,35 @@ class FleetFolder:
         return self.root / "centre" / "journal.db"
 
     def applications(self) -> list[str]:
-        """Every application that was ever leased here."""
+        """Every application that ever had a lease here."""
         return [name for name in self._names("applications") if self._names(f"applications/{name}/lease")]
 
     def learned(self, application: str) -> Path:
-        """What the operators' policies have learned of it, wherever it runs."""
+        """What the operators' policies have learned about an application, on any host."""
         return self.application(application) / "learned.json"
 
     def enrol(self, spec: HostSpec) -> None:
-        """The centre counts on this host: it is there, or on its way."""
+        """Add a host that exists or is starting to the members."""
         self.put(self.host(spec.name) / "member.json", to_json(spec).encode())
 
     def strike_off(self, host: str) -> None:
         self.files.remove(self.host(host) / "member.json")
 
     def members(self, region: str) -> list[HostSpec]:
-        """The hosts that a region has, those on their way included and those that are leaving not."""
+        """The hosts of a region, including starting ones but not leaving ones."""
         specs = []
         for name in self._names("hosts"):
             try:
                 specs.append(from_json(HostSpec, self.files.read(self.host(name) / "member.json")))
             except (OSError, ValueError):
-                continue  # struck off a moment ago
+                continue  # removed a moment ago
         return [spec for spec in specs if spec.region == region]
 
     def write_card(self, card: HostCard) -> None:
         self.put(self.host(card.spec.name) / "card.json", to_json(card).encode())
 
     def read_card(self, host: str) -> HostCard | None:
-        """None where no agent of that name has listened yet."""
+        """None if no agent of this name has listened yet."""
         try:
             return from_json(HostCard, self.files.read(self.host(host) / "card.json"))
         except (OSError, ValueError):
@@ -140,13 +140,13 @@ class FleetFolder:
         return [card for card in found if card is not None]
 
     def remove_card(self, card: HostCard) -> None:
-        """Take it back, unless a newer start of the host has replaced it."""
+        """Remove the card, unless a newer start of the host has replaced it."""
         present = self.read_card(card.spec.name)
         if present is not None and present.incarnation == card.incarnation:
             self.files.remove(self.host(card.spec.name) / "card.json")
 
     def forget_hosts(self, known: set[str]) -> None:
-        """Of hosts that are gone only the newest leave their logs behind."""
+        """Delete the folders of removed hosts, except the newest, which keep their logs."""
         cards = {card.spec.name for card in self.cards()}
         gone = [name for name in self._names("hosts") if name not in known | cards]
         gone.sort(key=lambda name: (len(name), name))  # east-9 before east-10
@@ -154,7 +154,7 @@ class FleetFolder:
             self.files.remove(self.host(name))
 
     def put(self, path: Path, body: bytes) -> None:
-        """Replace a small file of the fleet, its folder made where it is missing."""
+        """Replace a small file of the fleet. Its folder is created if needed."""
         self.files.make(path.parent)
         self.files.replace(path, body)
 

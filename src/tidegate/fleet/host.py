@@ -1,4 +1,4 @@
-"""A host of the fleet: one Spark application that runs the queries its agent is given."""
+"""A host of the fleet: one Spark application that runs the queries assigned to its agent."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _CONTROL_WAIT_S = 30.0
 
 
 class SparkQuery:
-    """A query on Spark, as its tenant sees it; it may be rebalanced with other settings meanwhile."""
+    """A query on Spark, as its tenant sees it. A rebalance may restart it with other settings meanwhile."""
 
     def __init__(self, query: RestartableQuery, ended: Callable[[], None] = lambda: None) -> None:
         self.query = query
@@ -60,7 +60,7 @@ class SparkQuery:
         self.query.stop_at_boundary()
 
     def kill(self) -> None:
-        """Nothing of it runs when this returns: a rebalance that is under way ends first, and starts nothing."""
+        """Nothing of it runs when this returns. A rebalance in progress ends first and starts nothing."""
         self._ended()
         self.query.kill()
         self.query.await_rebalance()
@@ -68,12 +68,12 @@ class SparkQuery:
 
 
 class SparkQueries:
-    """Runs queries in one session under the fleet's leases; the host's controller sees and steers them."""
+    """Runs queries in one session under the fleet's leases. The host's controller observes and controls them."""
 
     def __init__(self, spark: SparkSession, policy: Policy, note: Note) -> None:
         self._spark = spark
         self._policy = policy
-        with suppress(AnalysisException):  # another host of this process has done it
+        with suppress(AnalysisException):  # another host in this process has registered it
             spark.dataSource.register(TidegateSource)
         self.cluster = SparkCluster(spark, policy, note, bound_first_batches=True)
         self.control: HostControl | None = None
@@ -82,13 +82,13 @@ class SparkQueries:
         self._plan = MeasurementPlan(1.0, ())
 
     def steered_by(self, control: HostControl) -> None:
-        """From now on queries may start: the controller has to know of each before its first batch."""
+        """From now on queries may start: the controller must know each of them before its first batch."""
         self.control = control
         self._controlled.set()
 
     def start(self, spec: ApplicationSpec, order: RunOrder) -> SparkQuery:
         if not self._controlled.wait(_CONTROL_WAIT_S) or self.control is None:
-            raise EnvironmentUnfit("the control of this host has not begun")
+            raise EnvironmentUnfit("the control of this host has not started; the query is tried again later")
         name = spec.name
         settings = Settings(
             name,
@@ -105,7 +105,7 @@ class SparkQueries:
         return SparkQuery(query, lambda: self._ended(name))
 
     def clear(self, application: str) -> None:
-        """The driver may have started it although the call failed: ask for it by name until it is not there."""
+        """The driver may have started the query although the call failed. Stop it by name until it is gone."""
         for query in self._spark.streams.active:
             if query.name == application:
                 query.stop()
@@ -118,20 +118,20 @@ class SparkQueries:
         return replace(known.summary(time.time()), changes_alone=alone)
 
     def measure(self, plan: MeasurementPlan) -> None:
-        """Read what the plan asks for beyond what planners need."""
+        """Also read the metrics that the plan needs in addition to those of the planners."""
         self._plan = plan
         for name, figures in list(self._figures.items()):
             figures.asked = plan.asked_of(name)
 
     def ended(self) -> bool:
-        """Has Spark gone away under us?"""
+        """Has Spark stopped?"""
         try:
             context = self._spark.sparkContext._jsc
             return context is None or bool(context.sc().isStopped())
-        except Exception:  # nobody there to ask
+        except Exception:  # the JVM does not answer
             return True
 
-    # as the host's world
+    # the `Cluster` port
 
     def observe(self) -> Observation:
         return self.cluster.observe()
@@ -155,7 +155,7 @@ class SparkQueries:
 def host_session(
     name: str, slots: int, master: str | None, memory_mb: int, settings: Mapping[str, str]
 ) -> SparkSession:
-    """Spark in one small JVM (`local[slots]`), or on the master that is given."""
+    """Spark in one small JVM (`local[slots]`), or on the given master."""
     changelog = {"spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true"}
     return local_session(f"tidegate-{name}", slots, memory_mb, {**changelog, **settings}, master)
 
@@ -170,7 +170,7 @@ def serve(
     port: int = 0,
     advertise: tuple[str, int] | None = None,
 ) -> None:
-    """Serve until SIGTERM, Ctrl-C, or the centre's word; then stop every query at a batch boundary."""
+    """Serve until SIGTERM, Ctrl-C, or a request of the centre. Then stop every query at a batch boundary."""
     config = stored_config(folder)
     journal = SqliteJournal(folder.host_journal(spec.name))
     runner = SparkQueries(spark, config.policy, lambda event, text: journal.note(time.time(), event, text))
@@ -184,7 +184,7 @@ def serve(
         signal.signal(number, lambda *_: agent.end())
     while not agent.wait(_LOOK_S):
         if runner.ended():
-            logger.error("Spark has ended, and this host with it")
+            logger.error("Spark has stopped, so this host stops too")
             agent.end()
     try:
         control.end()

@@ -1,4 +1,4 @@
-"""Starts hosts, sees them off, and clears up after them."""
+"""Starts hosts, shuts them down, and cleans up after them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _END_WAIT_S = 90.0
 
 
 class HostKeeper:
-    """Starts hosts and sees them off. A host that runs something is never let go of, but where the fleet ends."""
+    """Starts hosts and shuts them down. A host that runs something is never stopped, unless the whole fleet stops."""
 
     def __init__(
         self, folder: FleetFolder, config: FleetConfig, provider: Provider, registry: Registry, lookout: Lookout
@@ -30,17 +30,17 @@ class HostKeeper:
         self._ending_since_s: dict[str, float] = {}
 
     def start(self, name: str, region: str) -> None:
-        """Have a host of this name; raises `EnvironmentUnfit` where it does not start, and nothing is left of it."""
+        """Start a host of this name. Raises `EnvironmentUnfit` if it does not start; nothing of it is left then."""
         number = name.rpartition("-")[2]
         if number.isdecimal():
             known = int(self._registry.fact(f"hosts-of-{region}", 0))
             self._registry.put_fact(f"hosts-of-{region}", max(known, int(number)))
         spec = HostSpec(name, region, self._config.host.slots)
-        # Written down first: whatever becomes of the start, and of this centre, the host counts and is cleared away.
+        # Record it first: whatever happens to the start or to this centre, the host is known and gets cleaned up.
         self._registry.put_host(spec, STARTING)
         try:
             handle = self._provider.start(spec)
-        except Exception as error:  # a provider is other people's code
+        except Exception as error:  # providers are third-party code
             text = f"{type(error).__name__}: {error}"
             self._registry.note("host-not-started", spec.name, text)
             self.clear_away(spec.name, HostEntry(spec, STARTING, False, self._clock.wall_s()))
@@ -50,27 +50,27 @@ class HostKeeper:
         self._registry.note("host-started", spec.name, f"region {region}")
 
     def let_go(self, name: str, why: str) -> None:
-        """It takes no more applications, gives away those that it has, and goes."""
+        """Drain the host: it takes no more applications, hands over those it has, and stops."""
         self._registry.let_host_go(name)
         self._folder.strike_off(name)
         self._registry.note("host-leaving", name, why)
 
     def see_off(self, states: dict[str, HostState], glances: dict[str, Glance]) -> None:
-        """A leaving host ends when it runs nothing any more; one that does not is taken away."""
+        """Stop leaving hosts once they run nothing. A host that does not stop is removed by its provider."""
         for name, entry in self._registry.hosts().items():
             if entry.leaving and states.get(name) is HostState.READY:
                 self._see_off(name, entry, glances.get(name))
 
     def leaving(self, name: str) -> bool:
-        """Was it told to end?"""
+        """Was it told to stop?"""
         return name in self._ending_since_s
 
     def clear_away(self, name: str, entry: HostEntry) -> None:
-        """Whatever is left of a host goes, and it is forgotten."""
+        """Remove what is left of a host, and forget it."""
         if entry.handle is not None:
             try:
                 self._take_away(entry)
-            except Exception as error:  # its leases have run out; a leftover process can do no harm
+            except Exception as error:  # its leases have expired, so a leftover process does no harm
                 self._registry.note("host-not-cleared", name, str(error))
         self._registry.forget_host(name)
         self._folder.strike_off(name)
@@ -88,9 +88,9 @@ class HostKeeper:
         if glance is None or glance.status is None or glance.status.tenancies:
             return
         since_s = self._ending_since_s.setdefault(name, self._clock.steady_s())
-        with suppress(TidegateError):  # it may be on its way out already
+        with suppress(TidegateError):  # it may be stopping already
             self._lookout.client(glance.card).ask("end")
         if self._clock.steady_s() - since_s > _END_WAIT_S:
             self.clear_away(name, entry)
-        elif entry.handle is None:  # nobody can tell when it has gone
+        elif entry.handle is None:  # its end cannot be observed
             self._registry.forget_host(name)

@@ -1,4 +1,4 @@
-"""Which process is meant: its number comes round again, and other machines have the same ones."""
+"""Identifies a process beyond its pid: pids are reused, and every machine has the same ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SAME_BIRTH_S = 0.05
 
 @cache
 def this_machine() -> str:
-    """This start of this machine (or container): its name, and where Linux tells, the boot's own id."""
+    """This boot of this machine (or container): its name and, on Linux, the boot id."""
     try:
         boot = _BOOT.read_text().strip()
     except OSError:
@@ -27,7 +27,7 @@ def this_machine() -> str:
 
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
-    """A process for good: its number, when it was born, and where.
+    """A unique process: its pid, its start time, and its machine.
 
     >>> ProcessIdentity.parse("12@34.5@host/boot")
     ProcessIdentity(pid=12, born_s=34.5, machine='host/boot')
@@ -44,7 +44,7 @@ class ProcessIdentity:
         try:
             return cls(int(pid), float(born), machine)
         except ValueError:
-            raise InvalidInput(f"{text!r} does not say which process is meant (number@birth@machine)") from None
+            raise InvalidInput(f"{text!r} does not identify a process; expected pid@start-time@machine") from None
 
     def __str__(self) -> str:
         return f"{self.pid}@{self.born_s!r}@{self.machine}"
@@ -55,7 +55,7 @@ class ProcessIdentity:
 
     @property
     def alive(self) -> bool:
-        """Is it still this very process? Ask only where it is `here`."""
+        """Is it still the same process? Ask only if it is `here`."""
         try:
             process = psutil.Process(self.pid)
             same = abs(process.create_time() - self.born_s) < _SAME_BIRTH_S
@@ -65,5 +65,5 @@ class ProcessIdentity:
 
 
 def identify(pid: int) -> ProcessIdentity:
-    """A process of this machine. Raises `psutil.NoSuchProcess` where there is none of that number."""
+    """A process of this machine. Raises `psutil.NoSuchProcess` if the pid does not exist."""
     return ProcessIdentity(pid, psutil.Process(pid).create_time(), this_machine())

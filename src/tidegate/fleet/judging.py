@@ -1,4 +1,4 @@
-"""Judges what every host is, by its answers, its provider, and the leases of what it runs."""
+"""Judges the state of every host by its answers, its provider, and its leases."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from tidegate.fleet.state import Phase, Tenancy
 
 @dataclass(slots=True)
 class _Acquaintance:
-    """What is remembered of a host between two looks."""
+    """What is remembered about a host between two looks."""
 
     first_s: float
     answered_s: float | None = None
 
 
 class Judge:
-    """Watches answers and leases from step to step.
+    """Tracks answers and leases from step to step.
 
-    | seen of a host | it is |
+    | observed | state |
     |---|---|
     | its agent answers | ready |
     | it does not know the token | refused |
     | its provider says that it has ended | lost |
-    | it has never answered, and holds no lease | starting; lost after `start_limit_s` |
-    | no answer, for less than `lost_after_s` | what it was |
-    | no answer, and it renews its leases | away: its applications run and are left alone |
-    | no answer, and a lease of it has run out | lost |
+    | it has never answered and holds no lease | starting; lost after `start_limit_s` |
+    | no answer for less than `lost_after_s` | unchanged |
+    | no answer, but it renews its leases | away: its applications run and are left alone |
+    | no answer, and one of its leases has expired | lost |
     """
 
     def __init__(self, folder: FleetFolder, config: FleetConfig, provider: Provider, registry: Registry) -> None:
@@ -49,7 +49,7 @@ class Judge:
         self._began_s = self._clock.steady_s()
 
     def states(self, glances: dict[str, Glance]) -> dict[str, HostState]:
-        """Every host in the book; leases are looked at as well."""
+        """The state of every host in the registry. Leases are read as well."""
         self._watch_leases({tenancy.spec.name for glance in glances.values() for tenancy in _under_lease(glance)})
         moment_s = self._clock.steady_s()
         states: dict[str, HostState] = {}
@@ -66,7 +66,7 @@ class Judge:
         return states
 
     def settled(self, states: dict[str, HostState]) -> bool:
-        """After a start: has everybody been heard from, or had the time to be?"""
+        """After a start: has every host answered, or had enough time to answer?"""
         waiting = any(state in {HostState.AWAY, HostState.STARTING} for state in states.values())
         silent = any(self._known[name].answered_s is None for name in states)
         return (
@@ -75,24 +75,24 @@ class Judge:
         )
 
     def silent_s(self, host: str) -> float:
-        """Since it last answered, or was first waited for."""
+        """Seconds since it last answered, or since it was first expected."""
         known = self._known[host]
         return self._clock.steady_s() - (known.first_s if known.answered_s is None else known.answered_s)
 
     def lease(self, application: str) -> tuple[LeaseRecord | None, float]:
-        """What its lease says, and for how long it has said just this."""
+        """The lease of an application, and how long it has been unchanged."""
         watch = self._watches.get(application)
         return self._leases.get(application), watch.unchanged_s if watch is not None else 0.0
 
     def nobody_runs(self, application: str) -> bool:
-        """Is it certain that no host runs it?"""
+        """Is it certain that no host runs this application?"""
         return application in self._watches and self._watches[application].free
 
     def forget(self, host: str) -> None:
         self._known.pop(host, None)
 
     def _watch_leases(self, held: set[str]) -> None:
-        """Those that no host says it holds: with thousands of applications their files are too many to be read."""
+        """Read the leases that no host reports as held. With thousands of applications, reading all is too slow."""
         applications = self._registry.applications()
         for gone in [name for name in self._watches if name in held or name not in applications]:
             del self._watches[gone]
@@ -102,7 +102,7 @@ class Judge:
             try:
                 record = self._folder.lease(name).read()
             except (OSError, ValueError):
-                continue  # unreadable says nothing about its holder
+                continue  # an unreadable lease says nothing about its holder
             watch.look(record)
             self._leases[name] = record
 
@@ -116,7 +116,7 @@ class Judge:
         if silent_s <= timing.lost_after_s:
             return HostState.AWAY if known.answered_s is None else HostState.READY
         if any(not self._watches[application].expired for application in held):
-            return HostState.AWAY  # it renews its leases: it runs, and only the way to it is cut
+            return HostState.AWAY  # it renews its leases, so it runs; only the connection is broken
         return HostState.LOST if held or silent_s > timing.start_limit_s else HostState.AWAY
 
     def _holds(self, application: str, host: str) -> bool:
@@ -125,6 +125,6 @@ class Judge:
 
 
 def _under_lease(glance: Glance) -> Iterator[Tenancy]:
-    """What a host says it runs."""
+    """The applications that a host reports as running."""
     if glance.status is not None:
         yield from (one for one in glance.status.tenancies if one.epoch is not None and one.phase is Phase.RUNNING)

@@ -1,12 +1,12 @@
-"""Leases with fencing: who may run an application, kept beside its checkpoint in the folder that all hosts share.
+"""Leases with fencing: they decide who may run an application. They are kept beside its checkpoint.
 
-One small file per epoch. An epoch is taken by creating its file as a whole (`link`, which fails where the file is
-there already), so of two takers one wins. The holder renews by replacing its own file with a higher counter and
-counts its time from before the write; a taker waits until it has seen the counter stand still for longer than the
-lease lasts, on its own clock. No two clocks are compared, so none have to agree (Gray and Cheriton 1989; the wait by
-watching is that of Amazon's DynamoDB lock client).
+A lease has one small file per epoch. An epoch is taken by creating its file atomically with `link`, which fails if the
+file exists, so only one of two takers wins. The holder renews by replacing its own file with a higher counter. Its time
+counts from before the write. A taker waits until, on its own clock, the counter has not changed for longer than the
+lease lasts. Clocks of different machines are never compared, so they need not agree (Gray and Cheriton 1989; waiting by
+watching the counter is the method of Amazon's DynamoDB lock client).
 
-The folder needs the atomic `link` and `rename` of a POSIX file system; object stores do not have them.
+The folder needs the atomic `link` and `rename` of a POSIX file system. Object stores do not have them.
 """
 
 from __future__ import annotations
@@ -24,37 +24,37 @@ from tidegate.fleet.files import DISK, Files
 from tidegate.fleet.ports import REAL_CLOCK, Clock
 
 MARGIN = 0.25
-"""A taker waits this share of the lease longer than it lasts: clocks may drift, and a stop takes a moment."""
+"""A taker waits this share of the lease longer, because clocks drift and stopping takes a moment."""
 KEEP_EPOCHS = 200
-"""Older ones are forgotten, and so is what they left behind."""
+"""Older epochs are deleted, together with the files of their runs."""
 
 
 class Fenced(TidegateError):
-    """The lease has gone to somebody else, or has run out: what it allowed must not go on."""
+    """The lease was lost to another owner or has expired. Whatever ran under it must stop."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseRecord:
-    """What the newest file of a lease says."""
+    """The content of the newest file of a lease."""
 
     epoch: int
     owner: str
     counter: int
     duration_s: float
     taken_s: float
-    """Wall clock, for people and for checks afterwards; no rule depends on it."""
+    """Wall-clock time, for display and later checks. No rule depends on it."""
     released: bool = False
-    """Given back by its holder: it can be taken at once."""
+    """Released by its holder: it can be taken at once."""
 
     @property
     def damaged(self) -> bool:
-        """The file cannot be read, as after a crash of the machine that wrote it: nobody knows whose it is."""
+        """The file cannot be read, for example after a crash of the writing machine. Its owner is unknown."""
         return not self.owner
 
 
 @lru_cache(maxsize=256)
 def _parsed(body: bytes) -> LeaseRecord:
-    """Whoever waits for a lease reads the same words over and over."""
+    """Cached, because a waiting taker reads the same content repeatedly."""
     return from_json(LeaseRecord, body)
 
 
@@ -67,26 +67,26 @@ class LeaseFolder:
         self.clock = clock
 
     def create(self) -> None:
-        """Make the folder, once and for all.
+        """Create the folder. Done once.
 
-        Takers never do: where it is missing for them, what they see is not what the others see (a file system that
-        is not mounted, say), and a lease taken there would hold nobody back.
+        Takers never create it. If it is missing, they do not see what the other hosts see (the file system may not be
+        mounted, for example), and a lease taken there would exclude nobody.
         """
         self._files.make(self.folder)
 
     def read(self) -> LeaseRecord | None:
-        """The newest epoch, or None where the lease was never taken. Raises `OSError` where nothing can be seen."""
+        """The newest epoch, or None if the lease was never taken. Raises `OSError` if it cannot be read."""
         records = self.history(newest=1)
         return records[-1] if records else None
 
     def history(self, newest: int = KEEP_EPOCHS) -> list[LeaseRecord]:
-        """The newest epochs, oldest first: who ever held the lease."""
+        """The newest epochs, oldest first: all recent holders."""
         return [self._record(epoch) for epoch in epochs_of(self._files.names(self.folder))[-newest:]]
 
     def take(self, owner: str, duration_s: float, seen: LeaseRecord | None) -> HeldLease | None:
-        """Take the epoch after `seen`, which the caller knows to be free; None where another was quicker.
+        """Take the epoch after `seen`, which the caller knows to be free. None if another taker was faster.
 
-        It is refused as well where `seen` has been renewed in the meantime: its holder lives after all.
+        Also None if `seen` has been renewed in the meantime: its holder is still alive.
         """
         began_s = self.clock.steady_s()
         if self.read() != seen:
@@ -98,7 +98,7 @@ class LeaseFolder:
         return HeldLease(self, record, began_s)
 
     def write(self, record: LeaseRecord) -> None:
-        """Replace the holder's own file. It never touches the file of another epoch."""
+        """Replace the holder's own file. Files of other epochs are never touched."""
         self._files.replace(self._path(record.epoch), to_json(record).encode())
 
     def _record(self, epoch: int) -> LeaseRecord:
@@ -111,7 +111,7 @@ class LeaseFolder:
         return self.folder / lease_name(epoch)
 
     def _forget_old(self, newest: int) -> None:
-        """Epochs from long ago, and drafts of those who died in the middle of writing one."""
+        """Delete old epochs, and drafts of takers that died while writing."""
         with contextlib.suppress(OSError):
             for name in self._files.names(self.folder):
                 epoch = name.partition(".")[0]
@@ -121,46 +121,46 @@ class LeaseFolder:
 
 
 class HeldLease:
-    """A lease in the hands of its holder."""
+    """A lease, as its holder sees it."""
 
     def __init__(self, folder: LeaseFolder, record: LeaseRecord, began_s: float) -> None:
         self._folder = folder
-        self._lock = threading.Lock()  # the keeper renews while the application's own thread may release
+        self._lock = threading.Lock()  # the keeper renews it while the application's own thread may release it
         self.record = record
         self.expires_s = began_s + record.duration_s
-        """On the steady clock: from then on nothing may run under this lease."""
+        """On the steady clock. After that, nothing may run under this lease."""
 
     @property
     def remaining_s(self) -> float:
         return self.expires_s - self._folder.clock.steady_s()
 
     def renew(self) -> None:
-        """Hold it for another whole duration. Raises `Fenced` where it is too late, `OSError` where nothing is known.
+        """Extend it by another full duration. Raises `Fenced` if it is too late, `OSError` if the state is unknown.
 
-        After an `OSError` the lease is what it was: it runs until its expiry, and may be tried again.
+        After an `OSError` the lease is unchanged: it is valid until its expiry, and the renewal may be repeated.
         """
         with self._lock:
             began_s = self._folder.clock.steady_s()
             if self.record.released or began_s >= self.expires_s:
-                raise Fenced("the lease has run out")  # it may be another's by now: never renewed, only taken anew
-            self._check_ours()  # a renewal must not overwrite somebody else's file
+                raise Fenced("the lease has expired")  # it may have another owner by now, so it must be taken again
+            self._check_ours()  # a renewal must not overwrite another owner's file
             renewed = replace(self.record, counter=self.record.counter + 1)
             self._folder.write(renewed)
             self.record = renewed
             self._check_ours()
             if self.remaining_s <= 0:
-                # The write took so long that somebody may have found the lease free before it landed.
-                raise Fenced("the lease has run out while it was renewed")
+                # The write took so long that another host may have taken the lease before it completed.
+                raise Fenced("the lease expired while it was being renewed")
             self.expires_s = began_s + renewed.duration_s
 
     def check(self) -> None:
-        """Raises `Fenced` where the lease is not ours any more; asked right before a query is started."""
+        """Raises `Fenced` if the lease is no longer ours. Called right before a query is started."""
         self._check_ours()
         if self.remaining_s <= 0:
-            raise Fenced("the lease has run out")
+            raise Fenced("the lease has expired")
 
     def release(self) -> None:
-        """Give it back: what it allowed has ended. Where it is another's by now, nothing is touched."""
+        """Release the lease after its query has ended. If it has another owner by now, nothing is changed."""
         with self._lock:
             self._check_ours()
             self.record = replace(self.record, counter=self.record.counter + 1, released=True)
@@ -172,21 +172,21 @@ class HeldLease:
             raise Fenced("the lease is gone")
         ours = newest.epoch == self.record.epoch and (newest.damaged or newest.owner == self.record.owner)
         if not ours:
-            raise Fenced(f"the lease went to {newest.owner or 'somebody'} in epoch {newest.epoch}")
+            raise Fenced(f"the lease went to {newest.owner or 'an unknown owner'} in epoch {newest.epoch}")
 
 
 class LeaseWatch:
-    """Tells when another's lease is free: released, or unchanged for longer than it lasts."""
+    """Tells when a lease of another owner is free: released, or unchanged for longer than it lasts."""
 
     def __init__(self, clock: Clock, lease_s: float) -> None:
-        """`lease_s`: how long leases last here; a damaged one is given as much."""
+        """`lease_s`: the usual duration of leases here, assumed for a damaged one."""
         self._clock = clock
         self._lease_s = lease_s
         self._seen: LeaseRecord | None = None
         self._since_s = clock.steady_s()
 
     def look(self, record: LeaseRecord | None, unchanged_s: float = 0.0) -> None:
-        """Take in what the lease says now. `unchanged_s`: somebody else has seen it stand still for so long already."""
+        """Record the current content. `unchanged_s`: how long another observer has seen it unchanged."""
         now_s = self._clock.steady_s()
         if record != self._seen:
             self._seen, self._since_s = record, now_s
@@ -198,7 +198,7 @@ class LeaseWatch:
 
     @property
     def expired(self) -> bool:
-        """Has its holder stopped for certain, whoever that is?"""
+        """Has its holder certainly stopped?"""
         if self._seen is None:
             return False
         lasts_s = max(self._seen.duration_s, self._lease_s) if self._seen.damaged else self._seen.duration_s

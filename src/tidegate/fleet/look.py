@@ -1,4 +1,4 @@
-"""Looks at the hosts of a fleet: asks every agent at once, and says what each host is by what is seen of it."""
+"""Asks the agents of all hosts at the same time, and collects their answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LONGEST_NOTE = 200
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """What one look at one host came to."""
+    """The result of asking one host."""
 
     card: HostCard
     status: AgentStatus | None
@@ -25,7 +25,7 @@ class Glance:
 
 
 class Lookout:
-    """Keeps a connection to every agent. All are asked at the same time: one that hangs delays nobody else."""
+    """Keeps a connection to every agent. All are asked at the same time, so a hanging one does not delay the others."""
 
     def __init__(self, folder: FleetFolder, wire: Wire) -> None:
         self._folder = folder
@@ -33,7 +33,7 @@ class Lookout:
         self._clients: dict[str, tuple[HostCard, Peer]] = {}
 
     def look(self, region: str | None = None) -> dict[str, Glance]:
-        """Every host that shows its card (in the region), by name."""
+        """The answers of all hosts with a card (in the region), by name."""
         cards = [card for card in self._folder.cards() if region in {None, card.spec.region}]
         for gone in self._clients.keys() - {card.spec.name for card in cards}:
             self._clients.pop(gone)[1].close()
@@ -58,7 +58,7 @@ class Lookout:
             status = from_json(AgentStatus, str(answer.get("status")))
         except Refused as error:
             return Glance(card, None, refused=True, note=str(error))
-        except Exception as error:  # whatever a peer says, it must not end the look at the others
+        except Exception as error:  # a peer must not be able to end the whole look
             text = str(error) if isinstance(error, TidegateError) else f"{type(error).__name__}: {error}"
             return Glance(card, None, note=next(iter(text.splitlines()), "")[:_LONGEST_NOTE])
         if status.card.incarnation != card.incarnation:

@@ -1,7 +1,7 @@
-"""The doors between the fleet and the world around it: threads, messages, time. Files have their own page.
+"""The interfaces between the fleet and its environment: threads, messages, time. Files have their own module.
 
-What runs for long is written as a *life*: a generator that yields what it waits for. In production a thread drives it;
-the deterministic simulation drives the very same generators from one seeded scheduler.
+Long-running code is written as a *life*: a generator that yields what it waits for. In production a thread drives it.
+The deterministic simulation drives the same generators from one seeded scheduler.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ B = TypeVar("B")
 
 
 class Clock(Protocol):
-    """Two kinds of time. Rules depend on the steady one alone."""
+    """Two kinds of time. Rules depend only on the steady one."""
 
     def steady_s(self) -> float:
-        """Never jumps, and counts the time that the machine was asleep."""
+        """Never jumps, and includes the time that the machine was suspended."""
         ...
 
     def wall_s(self) -> float:
-        """For people; somebody may set it."""
+        """For display. It may be set at any time."""
         ...
 
     def forward_s(self) -> float:
-        """Wall time that nobody can set back: what it was when this began, and the steady time since."""
+        """Wall-clock time that never goes back: its value at the start plus the steady time since."""
         ...
 
 
 class RealClock:
-    """The machine's."""
+    """The machine's clock."""
 
     def __init__(self) -> None:
         self._began_s = time.time() - steady_s()
@@ -58,7 +58,7 @@ REAL_CLOCK = RealClock()
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Wait so long, or until the event is set."""
+    """Wait this long, or until the event is set."""
 
     seconds: float
     until: threading.Event
@@ -66,7 +66,7 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Something that may take long; its result, or what it raises, comes back to where it was asked for."""
+    """A call that may take long. Its result or exception is passed back to the generator."""
 
     function: Callable[[], Any]
 
@@ -75,13 +75,13 @@ Life = Generator[Pause | Call, Any, None]
 
 
 class Strand(Protocol):
-    """A life that has begun."""
+    """A life that has been started."""
 
     @property
     def alive(self) -> bool: ...
 
     def join(self, limit_s: float) -> bool:
-        """Wait for its end; False where it has not come within the limit."""
+        """Wait for its end. False if it does not end within the limit."""
         ...
 
 
@@ -90,7 +90,7 @@ class Strands(Protocol):
 
 
 def live(life: Life) -> None:
-    """Drive a life to its end, here and now."""
+    """Run a life to its end in this thread."""
     try:
         wanted = next(life)
         while True:
@@ -109,7 +109,7 @@ def live(life: Life) -> None:
 
 
 class Threads:
-    """A thread for every life."""
+    """Runs every life in its own thread."""
 
     def begin(self, life: Life, name: str) -> Strand:
         return _Thread(life, name)
@@ -130,11 +130,11 @@ class _Thread:
 
 
 Answer = Callable[[str, Body], Body]
-"""`(kind, fields) → fields`; what it raises is told to the asker."""
+"""`(kind, fields) → fields`. Exceptions are reported to the caller."""
 
 
 class Listener(Protocol):
-    """Somewhere that questions can be sent to."""
+    """An address that accepts requests."""
 
     @property
     def address(self) -> tuple[str, int]: ...
@@ -143,29 +143,29 @@ class Listener(Protocol):
 
 
 class Peer(Protocol):
-    """Somebody who can be asked."""
+    """A remote process that answers requests."""
 
     def ask(self, kind: str, fields: Body | None = None) -> Body:
-        """The answer's fields. Raises a `TidegateError` where there is none, whatever the reason."""
+        """The fields of the response. Raises a `TidegateError` if there is none, whatever the reason."""
         ...
 
     def close(self) -> None: ...
 
 
 class Wire(Protocol):
-    """How questions and answers get from one process to another."""
+    """Carries requests and responses between processes."""
 
     def listen(self, answer: Answer) -> Listener: ...
 
     def peer(self, address: tuple[str, int]) -> Peer: ...
 
     def each(self, function: Callable[[A], B], items: Sequence[A]) -> Iterable[B]:
-        """The function of every item, in their order; all at the same time where that can be."""
+        """The function applied to every item, in order; concurrently if possible."""
         ...
 
 
 def at_once(function: Callable[[A], B], items: Sequence[A]) -> list[B]:
-    """For wires on which asking takes time: one that hangs delays nobody else."""
+    """For wires with slow requests: one that hangs does not delay the others."""
     if not items:
         return []
     with ThreadPoolExecutor(max_workers=min(16, len(items))) as pool:
@@ -173,14 +173,14 @@ def at_once(function: Callable[[A], B], items: Sequence[A]) -> list[B]:
 
 
 class Watchdog(Protocol):
-    """What ends a host that does not end by itself."""
+    """Ends a host that does not end by itself."""
 
     def allow_until(self, deadline_s: float | None) -> None:
-        """The host may live until then on the steady clock; None: as long as it likes (it runs nothing)."""
+        """The host may live until then on the steady clock; None: without limit, because it runs nothing."""
         ...
 
     def let_go(self) -> None:
-        """The host ends in good order: nothing is to be killed."""
+        """The host ends normally: nothing needs to be killed."""
         ...
 
 
@@ -190,7 +190,7 @@ def _new_id() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What an agent needs of the world around it."""
+    """What an agent needs from its environment."""
 
     wire: Wire
     watchdog: Watchdog

@@ -1,13 +1,13 @@
-"""How centre and agents talk: length-prefixed JSON over TCP, versioned, bounded, and signed with a shared token.
+"""The protocol of centre and agents: length-prefixed JSON over TCP, versioned, bounded, signed with a shared token.
 
-Both sides prove that they know the token by answering the other's fresh nonce with an HMAC; the token itself never
-travels. The two nonces make a key for the connection, under which every frame is signed together with its direction
-and number, so that no frame can be changed, repeated, left out or sent back. Frames are encrypted where the fleet has
-certificates (`tls`), and not otherwise: agents listen on the loopback interface unless told otherwise.
+Both sides prove that they know the token by answering the other's fresh nonce with an HMAC. The token itself is never
+sent. The two nonces yield a key for the connection. Every frame is signed with this key together with its direction and
+number, so no frame can be changed, repeated, dropped or reflected. Frames are encrypted only if the fleet has
+certificates (`tls`). By default, agents listen on the loopback interface only.
 
-The other side may be anybody until it has proved itself, and may be out of order after that. So sizes are bounded,
-every frame has a deadline as a whole (a byte now and then does not extend it), and whatever is wrong with a frame is a
-`ProtocolError` or an `OSError`: the connection is over, and nothing else is.
+The other side is untrusted until it has authenticated, and may misbehave after that. Sizes are therefore bounded, and
+every frame has a deadline as a whole, which single bytes do not extend. Whatever is wrong with a frame raises a
+`ProtocolError` or an `OSError`, which ends this connection and nothing else.
 
     client → {"version": 1, "nonce": c}
     server → {"version": 1, "nonce": s, "proof": H(token, "server" c s)}
@@ -33,19 +33,19 @@ from tidegate.domain import InvalidInput, TidegateError
 
 VERSION = 1
 MOST_BYTES = 1 << 20
-_GREETING_BYTES = 4096  # what somebody unknown may send
+_GREETING_BYTES = 4096  # limit for unauthenticated peers
 _TOKEN_BYTES = 32
 GREETING_S = 5.0
-"""For the whole greeting."""
+"""Time limit for the whole greeting."""
 FRAME_S = 10.0
-"""For one frame, from its first byte to its last."""
+"""Time limit for one frame, from its first byte to its last."""
 _HEADER = struct.Struct(">I")
 
 Body = dict[str, Any]
 
 
 class ProtocolError(TidegateError):
-    """The other side does not speak as agreed; the connection is of no further use."""
+    """The other side violates the protocol; the connection cannot be used any more."""
 
 
 class Refused(ProtocolError):
@@ -69,13 +69,13 @@ class Channel:
         _send_frame(self._wire, {"body": text, "mac": mac}, time.monotonic() + self._frame_s)
 
     def receive(self, idle_s: float = 0.0) -> Body:
-        """The next body; the other side may be silent for `idle_s` before it begins."""
+        """The next body. The other side may be silent for `idle_s` before it starts."""
         frame = _receive_frame(self._wire, MOST_BYTES, time.monotonic() + idle_s + self._frame_s, self._frame_s)
         text, mac = frame.get("body"), frame.get("mac")
         if not isinstance(text, str) or not isinstance(mac, str):
-            raise ProtocolError("a frame without body or signature")
+            raise ProtocolError("a frame has no body or no signature")
         if not _same(mac, self._mac(self._incoming, self._received, text)):
-            raise ProtocolError("a frame with a wrong signature")
+            raise ProtocolError("a frame has a wrong signature")
         self._received += 1
         return _object(text)
 
@@ -114,7 +114,7 @@ def welcome(wire: socket.socket, token: bytes, limit_s: float = GREETING_S) -> C
 
 
 def make_token(path: Path) -> bytes:
-    """The fleet's token: read where it is there, otherwise made; for its owner's eyes only."""
+    """The fleet's token, created if it does not exist. Only its owner can read it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -126,7 +126,7 @@ def make_token(path: Path) -> bytes:
 
 
 def read_token(path: Path) -> bytes:
-    """Read the token; refuse one that others could have read."""
+    """Read the token. A token that others could have read is refused."""
     try:
         if path.stat().st_mode & 0o077:
             raise InvalidInput(f"{path}: others can read the fleet's token; chmod 600 it, or make a new one")
@@ -136,18 +136,18 @@ def read_token(path: Path) -> bytes:
     except ValueError:
         raise InvalidInput(f"{path}: not a fleet's token") from None
     if len(token) < _TOKEN_BYTES:
-        raise InvalidInput(f"{path}: the token is too short; remove it, and `tidegate fleet up` makes a new one")
+        raise InvalidInput(f"{path}: the token is too short; delete it, and `tidegate fleet up` makes a new one")
     return token
 
 
 def _sign(key: bytes, *parts: str) -> str:
-    # Every part with its length, so that no two lists of parts are signed alike.
+    # Sign every part with its length, so that different lists of parts never look the same.
     text = "".join(f"{len(part)}:{part}" for part in parts)
     return hmac.new(key, text.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
 
 
 def _same(given: Any, expected: str) -> bool:
-    """Compared as bytes, in constant time: a text that is not ASCII cannot be compared so, and may well come."""
+    """Compare in constant time, as bytes: a text that is not ASCII could not be compared, and may be received."""
     text = given if isinstance(given, str) else ""
     return hmac.compare_digest(text.encode("utf-8", "surrogatepass"), expected.encode())
 
@@ -158,20 +158,20 @@ def _session_key(token: bytes, client: str, server: str) -> bytes:
 
 def _check_version(frame: Body) -> None:
     if frame.get("version") != VERSION:
-        raise Refused(f"the other side speaks version {frame.get('version')!r} of the protocol, this one {VERSION}")
+        raise Refused(f"the other side speaks version {frame.get('version')!r} of the protocol, this side {VERSION}")
 
 
 def _nonce(frame: Body) -> str:
     nonce = frame.get("nonce")
     if not isinstance(nonce, str) or len(nonce) < 32:
-        raise ProtocolError("a greeting without a nonce")
+        raise ProtocolError("the greeting has no nonce")
     return nonce
 
 
 def _send_frame(wire: socket.socket, frame: Body, deadline_s: float) -> None:
     data = json.dumps(frame).encode()
     if len(data) > MOST_BYTES:
-        raise ProtocolError(f"a message of {len(data)} bytes; the most is {MOST_BYTES}")
+        raise ProtocolError(f"the message has {len(data)} bytes, more than the limit of {MOST_BYTES}")
     wire.settimeout(_left_s(deadline_s))
     wire.sendall(_HEADER.pack(len(data)) + data)
 
@@ -181,27 +181,27 @@ def _receive_frame(wire: socket.socket, most_bytes: int, deadline_s: float, body
     if body_s is not None:
         deadline_s = min(deadline_s, time.monotonic() + body_s)
     if size > most_bytes:
-        raise ProtocolError(f"a message of {size} bytes is announced; the most is {most_bytes}")
+        raise ProtocolError(f"the other side announces {size} bytes, more than the limit of {most_bytes}")
     try:
         return _object(_exactly(wire, size, deadline_s).decode())
     except UnicodeDecodeError:
-        raise ProtocolError("a message that is not text") from None
+        raise ProtocolError("the message is not text") from None
 
 
 def _object(text: str) -> Body:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        raise ProtocolError("a message that is not JSON, or nested too deeply") from None
+        raise ProtocolError("the message is not JSON, or is nested too deeply") from None
     if not isinstance(value, dict):
-        raise ProtocolError("a message that is not an object")
+        raise ProtocolError("the message is not a JSON object")
     return value
 
 
 def _left_s(deadline_s: float) -> float:
     left_s = deadline_s - time.monotonic()
     if left_s <= 0:
-        raise TimeoutError("the other side takes too long")
+        raise TimeoutError("the other side did not answer in time")
     return left_s
 
 

@@ -1,4 +1,4 @@
-"""Who makes hosts and takes them away: processes on this machine, or commands of the user's for any other cluster."""
+"""Starts and stops hosts: as processes on this machine, or through the user's commands for any other cluster."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ _COMMAND_LIMIT_S = 300.0
 
 
 class Provider(Protocol):
-    """Makes hosts. A handle is whatever it needs to find one again, also from another process."""
+    """Starts and stops hosts. A handle is whatever identifies a host later, even from another process."""
 
     def start(self, host: HostSpec) -> str:
-        """Have it started; it is there when its agent answers."""
+        """Start a host. It is ready when its agent answers."""
         ...
 
     def stop(self, handle: str) -> None:
-        """Take it away, whatever state it is in. Doing it twice is doing it once."""
+        """Remove it, whatever state it is in. Idempotent."""
         ...
 
     def abandon(self, host: HostSpec) -> None:
-        """Its start has failed, or whoever asked for it was killed: take away whatever may have come of it."""
+        """Its start failed, or the process that requested it was killed: remove whatever was started."""
         ...
 
     def alive(self, handle: str) -> bool | None:
-        """False where it is known to be gone; None where nobody can tell."""
+        """False if it is known to be gone; None if that is unknown."""
         ...
 
 
@@ -48,7 +48,7 @@ Command = Callable[[HostSpec], Sequence[str]]
 
 
 class LocalProcesses:
-    """Hosts as processes of this machine, in process groups of their own: they outlive whoever started them."""
+    """Hosts as processes on this machine, in their own process groups, so that they outlive their parent."""
 
     def __init__(self, folder: FleetFolder, command: Command) -> None:
         self._folder = folder
@@ -73,7 +73,7 @@ class LocalProcesses:
         try:
             return str(identify(child.pid))
         except psutil.NoSuchProcess:
-            raise EnvironmentUnfit(f"host {host.name} ended at once; see {log}") from None
+            raise EnvironmentUnfit(f"host {host.name} exited at once; see {log}") from None
 
     def stop(self, handle: str) -> None:
         meant = ProcessIdentity.parse(handle)
@@ -85,7 +85,7 @@ class LocalProcesses:
         self._reap(meant.pid)
 
     def abandon(self, host: HostSpec) -> None:
-        """Whoever asked for it may have been killed before it wrote down which process it is: its card says so too."""
+        """The centre may have been killed before it recorded the process. The host's card also names it."""
         card = self._folder.read_card(host.name)
         if card is not None and card.process:
             self.stop(card.process)
@@ -104,7 +104,7 @@ class LocalProcesses:
 
 
 class CommandHook:
-    """Hosts by commands: `{name}`, `{region}`, `{slots}`, `{fleet}` and (to stop and ask) `{handle}` are filled in."""
+    """Hosts by commands with `{name}`, `{region}`, `{slots}`, `{fleet}` and (stop and alive) `{handle}` filled in."""
 
     def __init__(self, rule: ProviderRule, folder: FleetFolder) -> None:
         if not rule.start or not rule.stop:
@@ -122,7 +122,7 @@ class CommandHook:
         self._stop(handle)
 
     def abandon(self, host: HostSpec) -> None:
-        """No handle was ever given: the stop command gets the name in its place, and `{name}` besides."""
+        """There is no handle, so the stop command gets the name instead, and also as `{name}`."""
         self._stop(host.name, name=host.name, region=host.region)
 
     def _stop(self, handle: str, **values: str) -> None:
@@ -138,19 +138,20 @@ class CommandHook:
     def _call(self, template: str, **values: str) -> subprocess.CompletedProcess[str]:
         filled = {"fleet": str(self._folder.root), "name": "", "region": "", "slots": "", "handle": "", **values}
         try:
-            # Split before filling in: a value is one word of the command, whatever it contains.
+            # Split before filling in, so that each value stays one argument whatever it contains.
             words = [word.format(**filled) for word in shlex.split(template)]
             return subprocess.run(
                 words, capture_output=True, text=True, timeout=_COMMAND_LIMIT_S, check=False, stdin=subprocess.DEVNULL
             )
         except (KeyError, IndexError, ValueError) as error:
-            raise InvalidInput(f"provider: command {template!r} cannot be filled in: {error}") from None
+            text = f"provider: command {template!r} has a syntax error or an unknown placeholder: {error}"
+            raise InvalidInput(text) from None
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise EnvironmentUnfit(f"provider: {template!r} does not run: {error}") from None
+            raise EnvironmentUnfit(f"provider: {template!r} could not be run: {error}") from None
 
 
 def host_command(config: FleetConfig, folder: FleetFolder) -> Command:
-    """How this machine starts a host: `tidegate host`."""
+    """The command that starts a host on this machine: `tidegate host`."""
 
     def command(host: HostSpec) -> list[str]:
         words = [sys.executable, "-m", "tidegate.cli.host", "--fleet", str(folder.root)]
@@ -158,14 +159,14 @@ def host_command(config: FleetConfig, folder: FleetFolder) -> Command:
         words += ["--memory-mb", str(config.host.memory_mb), "--lease", str(config.timing.lease_s)]
         if config.host.master:
             words += ["--master", config.host.master]
-        # Spark settings may be secrets: the host reads them from the fleet's folder, where `ps` does not look.
+        # Spark settings may be secrets. The host reads them from the fleet's folder, so they do not show in `ps`.
         return words
 
     return command
 
 
 def make_provider(config: FleetConfig, folder: FleetFolder) -> Provider:
-    """The provider that the fleet's file asks for."""
+    """The provider that the fleet's file selects."""
     if config.provider.kind == "commands":
         return CommandHook(config.provider, folder)
     if config.provider.kind == "local":
@@ -178,7 +179,7 @@ def make_provider(config: FleetConfig, folder: FleetFolder) -> Provider:
 
 
 def wait_gone(provider: Provider, handle: str, limit_s: float) -> bool:
-    """Has it ended by itself within the limit?"""
+    """Does it end by itself within the limit?"""
     deadline_s = time.monotonic() + limit_s
     while provider.alive(handle):
         if time.monotonic() > deadline_s:

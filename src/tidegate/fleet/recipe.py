@@ -19,7 +19,7 @@ _DEFAULT = "build"
 
 
 def load_build(spec: ApplicationSpec) -> Build:
-    """The application's `build(spark, settings)`, its arguments filled in."""
+    """The application's `build(spark, settings)`, with its arguments filled in."""
     place, _, function = spec.build.rpartition(":") if ":" in spec.build else (spec.build, "", _DEFAULT)
     module = _from_file(Path(place)) if place.endswith(".py") else _from_name(place)
     build = getattr(module, function, None)
@@ -32,7 +32,7 @@ def _from_name(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except Exception as error:
-        raise InvalidInput(f"{name}: does not import: {type(error).__name__}: {error}") from None
+        raise InvalidInput(f"{name}: cannot be imported: {type(error).__name__}: {error}") from None
 
 
 def _from_file(path: Path) -> ModuleType:
@@ -47,7 +47,7 @@ def _from_file(path: Path) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise InvalidInput(f"{path}: does not import: {type(error).__name__}: {error}") from None
-    # The workers were started before this file was known, and could not import it.
+        raise InvalidInput(f"{path}: cannot be imported: {type(error).__name__}: {error}") from None
+    # The Python workers were started before this file was known, so they cannot import it.
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     return module

@@ -1,6 +1,6 @@
-"""The centre's book: what is wanted and what was assigned, in SQLite, so that a new centre goes on where one ended.
+"""The centre's registry: desired state and assignments, in SQLite, so that a new centre continues where one stopped.
 
-Commands write their wishes here and the centre reads them, so a wish is taken even while the centre is away.
+Commands write requests here and the centre reads them. A request is therefore accepted even while no centre runs.
 """
 
 from __future__ import annotations
@@ -35,35 +35,35 @@ CREATE TABLE IF NOT EXISTS events (
 _BESIDE = ("INSERT INTO events", "DELETE FROM events", "INSERT OR REPLACE INTO facts", "BEGIN", "COMMIT")
 """Statements that change neither hosts nor applications."""
 STARTING = ""
-"""The handle of a host that the provider was asked for and has not named yet."""
+"""The handle of a host that was requested from the provider and has no handle yet."""
 MOST_EVENTS = 5000
 _FORGET_EVERY = 256
 
 
 @dataclass(frozen=True, slots=True)
 class HostEntry:
-    """A host that the centre answers for."""
+    """A host that the centre is responsible for."""
 
     spec: HostSpec
     handle: str | None
-    """None: it was not started by our provider; it is never taken away by it either. `STARTING`: on its way."""
+    """None: our provider did not start it and never stops it. `STARTING`: it is starting."""
     leaving: bool
     since_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class ApplicationEntry:
-    """An application and where it is to run."""
+    """An application and where it should run."""
 
     spec: ApplicationSpec
     host: str | None
-    """Assigned; None: to be placed."""
+    """The assigned host; None if it is not placed yet."""
     asked_host: str | None
-    """Where a user wants it: it stays there for as long as that host is there."""
+    """The host that a user chose. The application stays there as long as that host exists."""
     wanted: bool
 
 
-# Read several times in every step, and seldom changed.
+# Read several times per step, and rarely changed.
 @lru_cache(maxsize=1 << 16)
 def _host_spec(text: str) -> HostSpec:
     return from_json(HostSpec, text)
@@ -85,20 +85,20 @@ class Event:
 
 
 class Registry:
-    """One file, for its owner's eyes; a write that has returned survives a crash of the process.
+    """One file, readable by its owner only. A completed write survives a crash of the process.
 
-    It lies in the folder that all hosts share, so it has a rollback journal: write-ahead logs need memory that is
-    shared between their users, and that ends at the border of a machine.
+    The file is in the folder that all hosts share, so it uses a rollback journal. A write-ahead log needs shared memory
+    and does not work across machines.
     """
 
     def __init__(self, path: Path | None, clock: Clock = REAL_CLOCK) -> None:
-        """Without a path it lives in memory."""
+        """Without a path, the registry is in memory."""
         self._lock = threading.Lock()
         self._clock = clock
         self._noted = 0
         self._writes = 0
         self._read: dict[str, tuple[tuple[int, int], Any]] = {}
-        """Hosts and applications as last read, and the version of the file that they were read from."""
+        """Hosts and applications as last read, with the version of the file they were read from."""
         try:
             if path is not None:
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -115,7 +115,7 @@ class Registry:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Everything written meanwhile is one transaction: a lost region is hundreds of changes, and one flush."""
+        """Write everything in one transaction. Losing a region causes hundreds of changes, but only one flush."""
         self._do("BEGIN IMMEDIATE")
         try:
             yield
@@ -140,7 +140,7 @@ class Registry:
         )
 
     def let_host_go(self, name: str) -> None:
-        """It takes no more applications, gives away those that it has, and goes."""
+        """Drain the host: it takes no more applications, hands over those it has, and stops."""
         self._do("UPDATE hosts SET leaving = 1 WHERE name = ?", (name,))
 
     def forget_host(self, name: str) -> None:
@@ -155,7 +155,7 @@ class Registry:
         return {row[0]: ApplicationEntry(_application_spec(row[1]), row[2], row[3], bool(row[4])) for row in rows}
 
     def put_application(self, spec: ApplicationSpec, host: str | None = None) -> None:
-        """A new application, or a new recipe for one that is there; its host stays."""
+        """Add an application, or update the recipe of an existing one, which keeps its host."""
         self._do(
             "INSERT INTO applications (name, spec, host) VALUES (?, ?, ?)"
             " ON CONFLICT (name) DO UPDATE SET spec = excluded.spec, wanted = 1",
@@ -169,7 +169,7 @@ class Registry:
         self._do("UPDATE applications SET asked_host = ? WHERE name = ?", (host, application))
 
     def end_application(self, application: str) -> None:
-        """It is to stop; its checkpoint stays."""
+        """Request that it stops. Its checkpoint stays."""
         self._do("UPDATE applications SET wanted = 0 WHERE name = ?", (application,))
 
     def forget_application(self, application: str) -> None:
@@ -183,14 +183,14 @@ class Registry:
         self._do("INSERT OR REPLACE INTO facts (key, body) VALUES (?, ?)", (key, json.dumps(value, allow_nan=False)))
 
     def next_generation(self, least: int = 0) -> int:
-        """A number above every one that was given out before, and not below `least`."""
+        """A number greater than all earlier ones, and at least `least`."""
         generation = max(int(self.fact("generation", 0)) + 1, least)
         self.put_fact("generation", generation)
         return generation
 
     def note(self, event: str, subject: str, text: str = "") -> None:
-        """Write down that something happened; the newest `MOST_EVENTS` are kept."""
-        # Names and errors come from other hosts, and SQLite takes no text with half a character in it.
+        """Record an event. The newest `MOST_EVENTS` are kept."""
+        # Names and errors come from other hosts. SQLite refuses text with unpaired surrogates.
         words = [word.encode("utf-8", "replace").decode() for word in (event, subject, text)]
         self._do(
             "INSERT INTO events (time_s, event, subject, text) VALUES (?, ?, ?, ?)", (self._clock.wall_s(), *words)
@@ -208,7 +208,7 @@ class Registry:
             self._db.close()
 
     def _cached(self, what: str, read: Callable[[], Any]) -> Any:
-        """Read again only where somebody has written: thousands of applications are looked at in every step."""
+        """Read again only after a write, because every step looks at thousands of applications."""
         version = (self._writes, int(self._all("PRAGMA data_version")[0][0]))
         known = self._read.get(what)
         if known is None or known[0] != version:

@@ -1,4 +1,4 @@
-"""What `tidegate fleet status` shows: from agents, registry and leases, with or without a centre."""
+"""The data of `tidegate fleet status`: from agents, registry and leases, with or without a centre."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _EVENTS = 12
 
 
 def fleet_report(folder: FleetFolder, registry: Registry) -> dict[str, Any]:
-    """Everything at this moment; the agents are asked directly, so it is true even where the centre is away."""
+    """The current state. The agents are asked directly, so it is correct even without a centre."""
     glances = Lookout(folder, fleet_wire(folder, stored_config(folder))).look()
     view = registry.fact("view", {})
     return {
@@ -113,7 +113,7 @@ def _application(name: str, folder: FleetFolder, registry: Registry, glances: di
 
 
 def _measured(folder: FleetFolder, glances: dict[str, Glance]) -> list[dict[str, Any]]:
-    """What tables and graphs of the fleet's file ask for, and what the hosts have measured of it."""
+    """The metrics that tables and graphs in the fleet's file need, and the hosts' measurements of them."""
     rules = stored_config(folder).policy.applications
     return [
         {

@@ -1,4 +1,4 @@
-"""The region's controller on one of its hosts: which host speaks for the region is settled by a lease."""
+"""The region's controller, which runs on one of its hosts. A lease decides which host speaks for the region."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _HERE = {Phase.STARTING, Phase.RUNNING, Phase.STOPPING}
 
 
 class RegionCluster:
-    """The hosts of one region, as their agents report them. Nothing is done from here: the centre is asked."""
+    """The hosts of one region, as their agents report them. Read-only: changes are requested from the centre."""
 
     def __init__(
         self, region: str, config: FleetConfig, folder: FleetFolder, wire: Wire, standing: Callable[[], Standing]
@@ -65,7 +65,7 @@ class RegionCluster:
         return Receipt()
 
     def release(self) -> None:
-        """Nothing was turned."""
+        """Nothing was changed, so there is nothing to restore."""
 
 
 class RegionSpeaker:
@@ -87,7 +87,7 @@ class RegionSpeaker:
 
     @property
     def speaks(self) -> bool:
-        """Is the lease still ours? It may have run out while this host was busy."""
+        """Is the lease still ours? It may have expired while this host was busy."""
         lease = self._lease
         return lease is not None and lease.remaining_s > 0
 
@@ -120,11 +120,11 @@ class RegionSpeaker:
         lease = self._lease
         self._end()
         if lease is not None:
-            with suppress(Fenced, OSError):  # then it runs out by itself
+            with suppress(Fenced, OSError):  # the lease expires by itself
                 lease.release()
 
     def step(self) -> None:
-        """One step of the region's controller, where this host speaks for it."""
+        """One step of the region's controller, if this host speaks for the region."""
         if not self.speaks:
             return
         if self._runner is None:
@@ -171,7 +171,7 @@ def _state(glance: Glance | None) -> HostState:
 
 
 def _tenancies(glances: dict[str, Glance]) -> list[tuple[str, Tenancy]]:
-    """`(host, tenancy)` of every application that is on its host, and not only waiting to be."""
+    """`(host, tenancy)` of every application that its host runs, not of those still waiting."""
     return [
         (name, tenancy)
         for name, glance in glances.items()

@@ -1,4 +1,4 @@
-"""A clock for leases: it never jumps, and it counts the time that the machine was asleep."""
+"""A clock for leases: it never jumps, and it includes the time that the machine was suspended."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 
 
 def steady_s() -> float:
-    """Seconds since the machine was booted. A suspended machine must find its leases expired when it wakes up."""
+    """Seconds since the machine booted. A suspended machine must find its leases expired when it wakes up."""
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime(time.CLOCK_BOOTTIME)
     return time.monotonic()

@@ -1,11 +1,11 @@
-"""One application on one host: it waits for the lease, runs the query under it, and gives it back.
+"""One application on one host: it waits for the lease, runs the query under it, and releases it.
 
-| phase | goes to | when |
+| phase | next phase | when |
 |---|---|---|
-| waiting | starting | the lease was free, and is ours |
-| starting | running | the query has started, the epoch being checked right before |
-| starting, running | failed | nothing of the query runs: it did not start, or ended by itself; tried again later |
-| running | stopping | the application is not wanted here any more: a stop at a batch boundary |
+| waiting | starting | the lease was free and has been taken |
+| starting | running | the query has started; the epoch was checked right before |
+| starting, running | failed | the query did not start, or ended by itself; tried again later |
+| running | stopping | the application is no longer wanted here; it stops at a batch boundary |
 | any under a lease | waiting | fenced: the query is killed at once |
 | stopping | (gone) | the query has stopped and the lease is released |
 """
@@ -30,12 +30,12 @@ logger = logging.getLogger("tidegate")
 
 _LOOK_S = 0.1
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
-_FENCE_AT = 0.4  # of the lease left: then the query is stopped, so that it has ended when the lease has
+_FENCE_AT = 0.4  # share of the lease left at which the query is stopped, so that it ends before the lease does
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a host knows of an application that it runs."""
+    """What a host knows about an application that it runs."""
 
     load_slots: float | None = None
     latency_p99_s: float | None = None
@@ -47,21 +47,21 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class RunOrder:
-    """What one run of an application starts with."""
+    """The inputs of one run of an application."""
 
     checkpoint: Path
     gate: Path
     lease: Path
-    """The folder in which a newer epoch shows up when the run has been replaced."""
+    """The folder in which a newer epoch appears when the run has been replaced."""
     epoch: int
-    """Rises with every run. A sink that remembers the highest it has seen can refuse a run that was replaced."""
+    """Increases with every run. A sink that remembers the highest epoch can reject a replaced run."""
 
 
 class RunningQuery(Protocol):
     """A query that was started."""
 
     def failure(self) -> str | None:
-        """Why it has ended by itself; None while it runs."""
+        """Why it ended by itself; None while it runs."""
         ...
 
     def stop(self) -> None:
@@ -69,30 +69,30 @@ class RunningQuery(Protocol):
         ...
 
     def kill(self) -> None:
-        """Stop now, whatever it is doing; returns when nothing of it runs any more."""
+        """Stop immediately, whatever it is doing. Nothing of it runs when this returns."""
         ...
 
 
 class QueryRunner(Protocol):
-    """What a host runs queries with: Spark, or a stand-in."""
+    """Runs the queries of a host: Spark, or a stand-in."""
 
     def start(self, spec: ApplicationSpec, order: RunOrder) -> RunningQuery:
         """Start the application from its checkpoint."""
         ...
 
     def clear(self, application: str) -> None:
-        """A start has failed: stop whatever of it runs all the same. Raises where that is not known to have worked."""
+        """After a failed start: stop whatever still runs of it. Raises if success is not certain."""
         ...
 
     def figures(self, application: str) -> Figures: ...
 
     def measure(self, plan: MeasurementPlan) -> None:
-        """Measure so from now on: what, and how often."""
+        """Measure this from now on, at this interval."""
         ...
 
 
 class Tenant:
-    """Drives one application with a thread of its own; whoever holds it says what is wanted and renews its lease."""
+    """Drives one application in its own thread. Its owner says whether it is wanted and renews its lease."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class Tenant:
         strands: Strands,
         announce: Callable[[], None],
     ) -> None:
-        """`announce`: has the watchdog told until when the lease lasts."""
+        """`announce` tells the watchdog how long the lease lasts."""
         self.spec = assigned.spec
         self._folder = folder
         self._clock = folder.clock
@@ -130,28 +130,28 @@ class Tenant:
 
     @property
     def expires_s(self) -> float | None:
-        """Until when its query may run, on the steady clock; None where none runs."""
+        """Until when its query may run, on the steady clock; None if none runs."""
         lease = self._lease
         return None if lease is None else lease.expires_s
 
     @property
     def lease(self) -> HeldLease | None:
-        """What its query runs under; None while it waits."""
+        """The lease under which its query runs; None while it waits."""
         return self._lease
 
     def hint(self, assigned: Assigned) -> None:
-        """The centre's newest word on the lease."""
+        """Receive the centre's newest information about the lease."""
         self._hint = assigned
 
     def dismiss(self) -> None:
-        """It is not wanted here any more."""
+        """It is no longer wanted here."""
         self._unwanted.set()
 
     def join(self, limit_s: float) -> bool:
         return self._strand.join(limit_s)
 
     def renew(self) -> None:
-        """Renew the lease, or stop the query before it runs out."""
+        """Renew the lease, or stop the query before the lease expires."""
         lease = self._lease
         if lease is None or self._fenced.is_set():
             return
@@ -159,12 +159,12 @@ class Tenant:
             lease.renew()
         except Fenced as error:
             self._fence(str(error))
-        except Exception as error:  # whatever it is, it must not keep the other leases from being renewed
+        except Exception as error:  # no error may keep the other leases from being renewed
             if lease.remaining_s < _FENCE_AT * self._lease_s:
                 self._fence(f"the lease cannot be renewed: {_line(error)}")
 
     def tenancy(self) -> Tenancy:
-        """As the host sees it now."""
+        """The current state, as the host sees it."""
         lease, running = self._lease, self._phase in {Phase.RUNNING, Phase.STOPPING}
         figures = self._runner.figures(self.spec.name) if running else Figures()
         return Tenancy(
@@ -195,7 +195,7 @@ class Tenant:
                 self._lease = None
 
     def _await_lease(self) -> Generator[Pause | Call, None, HeldLease | None]:
-        """Until the lease is ours, or the application is not wanted any more."""
+        """Wait until the lease is ours, or the application is no longer wanted."""
         watch = LeaseWatch(self._clock, self._lease_s)
         self._enter(Phase.WAITING)
         while not self._unwanted.is_set():
@@ -225,8 +225,8 @@ class Tenant:
             return
         try:
             query: RunningQuery = yield Call(partial(self._runner.start, self.spec, order))
-        except Exception as error:  # whatever a user's code raises; it is told, and tried again later
-            # The JVM may have started the query all the same. Where that cannot be ruled out, the lease is kept.
+        except Exception as error:  # user code may raise anything; it is reported and tried again later
+            # The JVM may have started the query anyway. Unless that can be ruled out, the lease is kept.
             yield Call(partial(self._runner.clear, name))
             yield from self._give_up(lease, f"did not start: {_line(error)}", began_s)
             return
@@ -245,12 +245,12 @@ class Tenant:
                 return
             yield Pause(_LOOK_S, self._fenced)
         if self._fenced.is_set():
-            yield Call(query.kill)  # again, where the fence came before the query was known
+            yield Call(query.kill)  # again, in case the fence came before the query was known
         else:
             self._release(lease)
 
     def _announce(self) -> None:
-        """Before anything starts: an agent that hangs right after the start could not tell its watchdog any more."""
+        """Called before anything starts: an agent that hangs after the start could no longer tell its watchdog."""
         self._tell_watchdog()
 
     def _order(self, lease: HeldLease) -> RunOrder:
@@ -258,9 +258,9 @@ class Tenant:
         return RunOrder(folder.checkpoint(name), folder.gate(name, epoch), folder.lease_path(name), epoch)
 
     def _await_the_watchdog(self, lease: HeldLease, error: Exception) -> Life:
-        """Whether the query has stopped is not known: its lease is left to run out, and the watchdog ends the host."""
+        """It is unknown whether the query has stopped. Let its lease expire; the watchdog then kills the host."""
         logger.error(
-            "%s: its query does not stop (%s); the host ends when the lease does", self.spec.name, _line(error)
+            "%s: its query does not stop (%s); the host is killed when the lease expires", self.spec.name, _line(error)
         )
         self._fenced.set()
         yield Pause(max(0.0, lease.remaining_s) + self._lease_s, self._never)
@@ -268,12 +268,12 @@ class Tenant:
     def _release(self, lease: HeldLease) -> None:
         try:
             lease.release()
-        except (Fenced, OSError) as error:  # then it runs out by itself
-            logger.warning("%s: its lease could not be given back: %s", self.spec.name, error)
+        except (Fenced, OSError) as error:  # the lease expires by itself
+            logger.warning("%s: its lease could not be released: %s", self.spec.name, error)
 
     def _fence(self, why: str) -> None:
-        """Kill the query from a thread of its own: the application's thread may be in the middle of a slow stop."""
-        logger.warning("%s: fenced, its query is stopped: %s", self.spec.name, why)
+        """Kill the query from another thread, because the application's own thread may be in a slow stop."""
+        logger.warning("%s: fenced, stopping its query: %s", self.spec.name, why)
         self._note = why
         self._fenced.set()
         query = self._query
@@ -283,11 +283,11 @@ class Tenant:
     def _kill(self, query: RunningQuery) -> Life:
         try:
             yield Call(query.kill)
-        except Exception as error:  # the watchdog sees to it
+        except Exception as error:  # the watchdog kills it
             logger.error("%s: its query cannot be killed: %s", self.spec.name, _line(error))
 
     def _give_up(self, lease: HeldLease, why: str, began_s: float) -> Life:
-        """Nothing runs. Give the lease back and wait: longer after every failure, while they follow each other."""
+        """Nothing runs. Release the lease and wait, longer after each consecutive failure."""
         self._release(lease)
         ran_s = self._clock.steady_s() - began_s
         self._failures = 0 if ran_s > 2 * _LONGEST_PAUSE_S else self._failures + 1

@@ -1,7 +1,7 @@
 """Mutual TLS between the hosts of a fleet and its centre, from certificate files.
 
-Both sides show a certificate of the fleet's own authority. Names in certificates are not compared with addresses:
-whoever holds a certificate of that authority is a member, wherever it runs. The token is asked for besides.
+Both sides present a certificate of the fleet's own authority. Names in certificates are not compared with addresses:
+any holder of such a certificate is a member, wherever it runs. The token is required in addition.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from tidegate.fleet.config import TlsRule
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """One machine's contexts, for those who call it and for calling others."""
+    """One machine's TLS contexts, for incoming and outgoing connections."""
 
     server: ssl.SSLContext
     client: ssl.SSLContext
 
 
 def certificates(rule: TlsRule) -> Certificates:
-    """Read the files; what is wrong with them is said in a line."""
+    """Read the files. Problems raise a one-line error."""
     return Certificates(_context(rule, ssl.PROTOCOL_TLS_SERVER), _context(rule, ssl.PROTOCOL_TLS_CLIENT))
 
 
@@ -32,7 +32,7 @@ def _context(rule: TlsRule, protocol: int) -> ssl.SSLContext:
         if not Path(text).is_file():
             raise InvalidInput(f"tls.{name} {text}: no such file; every machine of the fleet needs its own copy")
     if Path(rule.key).stat().st_mode & 0o077:
-        raise InvalidInput(f"tls.key {rule.key}: others can read it; chmod 600 it, and have a new certificate made")
+        raise InvalidInput(f"tls.key {rule.key}: others can read it; chmod 600 it, and have a new certificate issued")
     context = ssl.SSLContext(protocol)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.check_hostname = False

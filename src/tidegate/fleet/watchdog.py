@@ -1,10 +1,10 @@
-"""The dead man's handle of a host: a process beside it that kills it, all of it, when a lease is about to run out.
+"""The dead man's switch of a host: a separate process that kills the whole host when a lease is about to expire.
 
-The agent fences itself, but it lives in the Python process, and the queries run in the JVM beside it: when Python hangs
-or dies, the JVM goes on for a while. So the agent tells this process until when the queries may run. When that time
-comes without a later one, or the agent is gone without a word, the host's whole process group gets SIGKILL.
+The agent fences itself, but it runs in the Python process, while the queries run in the JVM. When Python hangs or dies,
+the JVM goes on for a while. The agent therefore tells this process how long the queries may run. If that time passes
+without an extension, or the agent disappears without a message, the host's whole process group gets SIGKILL.
 
-Run as a file and with the standard library alone: it has to be small, and to start at once.
+Run as a file, with the standard library only: it must be small and start at once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 
 
 class Handle:
-    """The agent's side: hold on by saying until when."""
+    """The agent's side: it extends the deadline."""
 
     def __init__(self, group: int) -> None:
         command = [sys.executable, "-I", "-S", str(Path(__file__).resolve()), str(group)]
@@ -28,7 +28,7 @@ class Handle:
         self._said: float | None = None
 
     def allow_until(self, deadline_s: float | None) -> None:
-        """The host may live until then on the steady clock; None: as long as it likes (it runs nothing)."""
+        """The host may live until then on the steady clock; None: without limit, because it runs nothing."""
         if deadline_s == self._said or self._process.stdin is None:
             return
         self._process.stdin.write(f"{'none' if deadline_s is None else repr(deadline_s)}\n".encode())
@@ -36,7 +36,7 @@ class Handle:
         self._said = deadline_s
 
     def let_go(self) -> None:
-        """The host ends in good order: nothing is to be killed."""
+        """The host ends normally: nothing needs to be killed."""
         if self._process.stdin is not None:
             with contextlib.suppress(OSError):
                 self._process.stdin.write(b"bye\n")
@@ -45,17 +45,17 @@ class Handle:
 
 
 def watch(group: int, words: int) -> None:
-    """Read deadlines from the file descriptor `words` until the agent says goodbye, or the group has to go."""
+    """Read deadlines from the file descriptor `words` until the agent says goodbye or the group must be killed."""
     clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     deadline_s: float | None = None
     unread = b""
     while True:
         wait_s = None if deadline_s is None else max(0.0, deadline_s - time.clock_gettime(clock))
         if not select.select([words], [], [], wait_s)[0]:
-            break  # the deadline has come
+            break  # the deadline has passed
         chunk = os.read(words, 4096)
         if not chunk:
-            break  # the agent has gone without a word
+            break  # the agent disappeared without a message
         *lines, unread = (unread + chunk).split(b"\n")
         for line in lines:
             if line == b"bye":

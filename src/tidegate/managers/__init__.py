@@ -1,6 +1,7 @@
-"""Four kinds of manager, each a loop of monitor, analyse, plan and execute, that steer a fleet by asking each other.
+"""Four kinds of manager that control a fleet by requests to each other. Each monitors, analyses, plans and executes.
 
-Pure: a step takes a view, the messages that came and the time, and returns messages and commands. State is plain data.
+They are pure: a step takes a view, the received messages and the time, and returns messages and commands. State is
+plain data.
 """
 
 from tidegate.managers.applications import (

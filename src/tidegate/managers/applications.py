@@ -1,4 +1,4 @@
-"""The Application Manager: one per application, central; grants a bounded number of changes, the best first."""
+"""The Application Manager: central, one per application. It grants a bounded number of changes, best first."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tidegate.managers.tokens import TokenBucket, TokenRule
 
 @dataclass(frozen=True, slots=True)
 class ApplicationView:
-    """End-to-end latency over the last period against what was promised; None where no row came through."""
+    """End-to-end latency over the last period, and the objective. The latency is None if no row was completed."""
 
     latency_s: float | None
     objective_s: float
@@ -34,38 +34,38 @@ class ApplicationView:
 
 @dataclass(frozen=True, slots=True)
 class ApplicationSettings:
-    """Tokens for reconfigurations: of one operator, of all of them, and those set aside for rescues."""
+    """Token rules for reconfigurations: per operator, for all operators together, and for rescues."""
 
     operator: TokenRule = field(default_factory=lambda: TokenRule(size=4, refill_s=600))
     application: TokenRule = field(default_factory=lambda: TokenRule(size=8, refill_s=120))
     rescue: TokenRule = field(default_factory=lambda: TokenRule(size=4, refill_s=300))
     fresh_s: float = 90.0
-    """Older requests speak of a load that is gone."""
+    """Requests older than this describe a load that has changed since."""
     second_opportunity: bool = False
-    """Once one operator reconfigures, grant also what others would do if it were free."""
+    """Once one operator reconfigures, also grant what others would do if it were free."""
 
 
 @dataclass(slots=True)
 class OperatorRecord:
-    """What the manager holds to be true of one operator."""
+    """What the manager knows about one operator."""
 
     bucket: TokenBucket
     target: int | None = None
     changes_alone: int | None = None
     answered: dict[str, int] = field(default_factory=dict)
-    """Sender → number of its last request that was answered."""
+    """Sender → number of its last answered request."""
 
 
 @dataclass(slots=True)
 class ApplicationState:
-    """Everything the manager remembers; plain data. An empty one is filled by the operators' own reports."""
+    """Everything the manager remembers, as plain data. The operators' reports fill an empty state."""
 
     numbering: Numbering
     operators: dict[str, OperatorRecord]
     bucket: TokenBucket
     rescue: TokenBucket
     regions: dict[str, str]
-    """Operator → the region manager that asks for its moves."""
+    """Operator → the region manager that requests its moves."""
 
     @classmethod
     def fresh(cls, name: str, regions: dict[str, str], settings: ApplicationSettings) -> ApplicationState:
@@ -89,11 +89,11 @@ class ApplicationManager:
         self._settings = settings or ApplicationSettings()
 
     def step(self, view: ApplicationView, inbox: Sequence[Message], now_s: float) -> list[Message]:
-        """Answer every request once, and tell every operator where it stands."""
+        """Answer every request once, and send every operator its standing."""
         requests = self._read(inbox, now_s)
         out: list[Message] = []
         chosen: set[str] = set()
-        # The newest first among equals of one operator; rescues first among all; then what is worth most.
+        # Rescues first, then by value. `_read` has kept only the newest request of each kind.
         for request in sorted(requests, key=lambda r: (not self._rescues(r, view), -r.score, r.operator, r.id)):
             refusal = self._refusal(request, view, chosen, now_s)
             if refusal is None:
@@ -112,18 +112,18 @@ class ApplicationManager:
             elif isinstance(message, ScaleRequest | MoveRequest):
                 record = self.state.operators.get(message.operator)
                 if record is None or number_of(message.id) <= record.answered.get(message.sender, 0):
-                    continue  # not ours, or answered before
+                    continue  # not for us, or already answered
                 key = (message.operator, message.kind if isinstance(message, ScaleRequest) else message.host)
                 if key not in latest or number_of(message.id) > number_of(latest[key].id):
                     latest[key] = message
         return list(latest.values())
 
     def _adopt(self, report: OperatorReport, now_s: float) -> None:
-        """What is there is right: the size is taken over, and what was done alone is charged afterwards."""
+        """Adopt the reported size, and charge changes that the operator made alone."""
         record = self.state.operators.get(report.operator)
         if record is None:
             return
-        # Without memory of an earlier report nothing is charged: those changes may be long paid for.
+        # Without an earlier report nothing is charged, because those changes may have been paid for already.
         new = 0 if record.changes_alone is None else max(0, report.changes_alone - record.changes_alone)
         record.bucket.charge(self._settings.operator, now_s, new)
         self.state.bucket.charge(self._settings.application, now_s, new)
@@ -135,23 +135,23 @@ class ApplicationManager:
         return request.urgent and grows and view.violated
 
     def _refusal(self, request: Request, view: ApplicationView, chosen: set[str], now_s: float) -> str | None:
-        """Why not; None where the tokens were taken and the request is granted."""
+        """Why the request is refused; None if the tokens were taken and it is granted."""
         settings, record = self._settings, self.state.operators[request.operator]
         if now_s - request.time_s > settings.fresh_s:
             return f"the request is {now_s - request.time_s:.0f} s old"
         if request.operator in chosen:
-            # One pause serves both: a move rides on a change of size, and the other way round.
-            return None if isinstance(request, MoveRequest) else "another change of the operator goes first"
+            # One pause serves both: a move is combined with a change of size, and vice versa.
+            return None if isinstance(request, MoveRequest) else "another change of the operator takes precedence"
         if isinstance(request, ScaleRequest) and request.only_if_free:
             if not (settings.second_opportunity and chosen):
                 return "nothing else is being reconfigured"
-            return None if record.bucket.take(settings.operator, now_s) else "no token left for the operator"
+            return None if record.bucket.take(settings.operator, now_s) else "the operator has no tokens left"
         if record.bucket.left(settings.operator, now_s) >= 1 and self.state.bucket.take(settings.application, now_s):
             record.bucket.take(settings.operator, now_s)
             return None
         if self._rescues(request, view):
-            return None if self.state.rescue.take(settings.rescue, now_s) else "no token left, nor for rescues"
-        return "no token left"
+            return None if self.state.rescue.take(settings.rescue, now_s) else "no tokens left, not even for rescues"
+        return "no tokens left"
 
     def _grant(self, request: Request, now_s: float) -> Message:
         record = self.state.operators[request.operator]

@@ -1,8 +1,8 @@
-"""The Infrastructure Manager: central; hands hosts to regions within a budget, those with most unmet demand first.
+"""The Infrastructure Manager: central. It assigns hosts to regions within a budget, most unmet demand first.
 
-A grant says how many hosts a region may have, and how many at most while the centre is away. Everything that was
-promised and may still be acted upon counts as committed, and the sum never exceeds the budget: neither a silence nor a
-lost message can break it. A promise is free again when the region has confirmed a later one; it ignores older grants.
+A grant says how many hosts a region may have, and how many at most while the centre is silent. Every promise that may
+still be acted upon counts as committed, and the sum never exceeds the budget. Neither silence nor a lost message can
+break this. A promise is released once the region confirms a later one, because it ignores older grants.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tidegate.managers.messages import Denial, HostGrant, HostRequest, Message, 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The most hosts at once, by number and by money.
+    """Maximum number of hosts at once, by count and by cost.
 
     >>> Budget(most_hosts=20, cost_per_host_h=0.5, most_cost_per_h=7.0).hosts
     14
@@ -25,11 +25,11 @@ class Budget:
     cost_per_host_h: float = 0.0
     most_cost_per_h: float | None = None
     allowance: int = 1
-    """Hosts beyond its grant that a region may start by itself in a silence, as far as the budget has them."""
+    """Hosts beyond its grant that a region may start while the centre is silent, as far as the budget allows."""
 
     def __post_init__(self) -> None:
         if self.most_hosts < 1 or self.cost_per_host_h < 0 or self.allowance < 0:
-            raise ValueError("a budget has at least one host, and neither a negative price nor a negative allowance")
+            raise ValueError("a budget needs at least one host, and neither a negative price nor a negative allowance")
 
     @property
     def hosts(self) -> int:
@@ -40,30 +40,30 @@ class Budget:
 
 @dataclass(slots=True)
 class RegionRecord:
-    """What the manager holds to be true of one region."""
+    """What the manager knows about one region."""
 
     target: int
     hosts: int
     promised: dict[str, int] = field(default_factory=dict)
-    """Number of a grant → the most hosts it allows, for every grant that the region may act upon."""
+    """Number of a grant → maximum hosts that it allows, for every grant that the region may still act upon."""
     answered: int = 0
 
     @property
     def committed(self) -> int:
-        """The hosts the region may have without asking again."""
+        """Hosts that the region may have without another request."""
         return max(self.target, self.hosts, *self.promised.values())
 
 
 @dataclass(slots=True)
 class InfrastructureState:
-    """Everything the manager remembers; plain data. An empty one is filled by the regions' own reports."""
+    """Everything the manager remembers, as plain data. The regions' reports fill an empty state."""
 
     numbering: Numbering
     regions: dict[str, RegionRecord] = field(default_factory=dict)
 
 
 class InfrastructureManager:
-    """Monitor: reports and requests. Analyse: what is committed. Plan: by unmet demand. Execute: grants and denials."""
+    """Monitor: reports and requests. Analyse: commitments. Plan: by unmet demand. Execute: grants and denials."""
 
     def __init__(self, name: str, state: InfrastructureState, budget: Budget) -> None:
         self.name, self.state, self.budget = name, state, budget
@@ -84,7 +84,7 @@ class InfrastructureManager:
                 latest[message.sender] = message
         out: list[Message] = []
         answers: dict[str, HostRequest] = {}
-        # Hosts that come back are there for those who need them most.
+        # Hosts that are given back become available to those who need them most.
         for request in sorted(latest.values(), key=lambda r: (r.change > 0, -r.unmet_slots, r.region)):
             record = self.state.regions.get(request.sender)
             if record is None or number_of(request.id) <= record.answered:
@@ -98,22 +98,22 @@ class InfrastructureManager:
         return out
 
     def _confirm(self, report: RegionReport) -> None:
-        """A region's own word: its hosts are adopted as they are, and promises before the one it holds are void."""
-        # An empty memory must not number its grants below those that a region has heard already.
+        """A region's report: adopt its hosts as they are, and void the promises before the one it holds."""
+        # After a loss of memory, grants must not be numbered below those that a region has already received.
         self.state.numbering.sent = max(self.state.numbering.sent, report.heard)
         record = self.state.regions.setdefault(report.sender, RegionRecord(report.hosts, report.hosts))
         record.hosts = report.hosts
         record.promised = {n: most for n, most in record.promised.items() if int(n) >= report.heard}
         record.promised.setdefault(str(report.heard), report.most)
         if all(int(n) <= report.heard for n in record.promised):
-            record.target = report.hosts  # nothing is under way: what is there is right
+            record.target = report.hosts  # no change is under way, so the reported number is right
 
     def _grants(self, record: RegionRecord, request: HostRequest) -> bool:
         if request.change < 0:
             record.target = request.hosts + request.change
             return True
         free = self.budget.hosts - self.committed
-        # What the region holds a promise for is its own already.
+        # Hosts that were promised to the region already belong to it.
         target = min(request.hosts + request.change, record.committed + max(0, free))
         if target <= request.hosts:
             return False
@@ -127,7 +127,7 @@ class InfrastructureManager:
             to=request.sender,
             time_s=now_s,
             request_id=request.id,
-            reason=f"the budget of {self.budget.hosts} hosts is committed",
+            reason=f"all {self.budget.hosts} hosts of the budget are committed",
         )
 
     def _renew(self, region: str, record: RegionRecord, request: HostRequest | None, now_s: float) -> HostGrant:

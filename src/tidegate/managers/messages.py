@@ -1,7 +1,7 @@
-"""What managers say to each other: requests with a score and a reason, answers, and standing confirmations.
+"""The messages between managers: requests with a score and a reason, answers, and periodic confirmations.
 
-Only these cross hosts, never raw metrics. Targets are absolute and every message has an id, so a message that comes
-twice changes nothing the second time. A sender numbers its messages, which orders them without a clock.
+Only these messages cross hosts, never raw metrics. Targets are absolute and every message has an id, so a repeated
+message changes nothing. A sender numbers its messages, which orders them without a clock.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """Who says something to whom, and when; `id` is the sender and its running number."""
+    """Sender, receiver and time. `id` is the sender and its running number."""
 
     id: str
     sender: str
@@ -29,28 +29,30 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaleRequest(Message):
-    """An operator that runs `replicas` asks for `change` more (or fewer)."""
+    """An operator with `replicas` requests `change` more (or fewer)."""
 
     operator: str
     replicas: int
     change: int
     score: float
-    """What the change is worth to its policy, Q(s, 0) − Q(s, a): the higher, the sooner it is served."""
+    """Value of the change to its policy, Q(s, 0) − Q(s, a). Higher scores are served first."""
     reason: str
     urgent: bool = False
-    """The operator believes that the objective is at stake; the Application Manager looks for itself."""
+    """The operator considers the objective at risk. The Application Manager checks this itself."""
     only_if_free: bool = False
-    """Worth doing only when the application pays for a reconfiguration anyway (second opportunity)."""
+    """Worth doing only if the application pays for a reconfiguration anyway (second opportunity)."""
     kind: Literal["scale-request"] = "scale-request"
 
     def __post_init__(self) -> None:
         if self.change == 0 or self.replicas + self.change < 1:
-            raise ValueError(f"{self.operator}: {self.change:+d} of {self.replicas} replicas is no request")
+            raise ValueError(
+                f"{self.operator}: a change of {self.change:+d} from {self.replicas} replicas is not valid"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveRequest(Message):
-    """A region asks to move replicas of an operator away from one of its hosts."""
+    """A region requests to move replicas of an operator away from one of its hosts."""
 
     operator: str
     host: str
@@ -62,7 +64,7 @@ class MoveRequest(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostRequest(Message):
-    """A region that has `hosts` asks for `change` more (or fewer); `unmet_slots` is the demand it cannot seat."""
+    """A region with `hosts` requests `change` more (or fewer). `unmet_slots` is the demand that it cannot place."""
 
     region: str
     hosts: int
@@ -73,7 +75,7 @@ class HostRequest(Message):
 
     def __post_init__(self) -> None:
         if self.change == 0 or self.hosts + self.change < 0:
-            raise ValueError(f"{self.region}: {self.change:+d} of {self.hosts} hosts is no request")
+            raise ValueError(f"{self.region}: a change of {self.change:+d} from {self.hosts} hosts is not valid")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +102,7 @@ class MoveGrant(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostGrant(Message):
-    """Sent to every region each period, an answer or a renewal: have up to `target` hosts, and in a silence `most`."""
+    """Sent to every region in each period: have up to `target` hosts, or `most` while the centre is silent."""
 
     target: int
     most: int
@@ -110,12 +112,12 @@ class HostGrant(Message):
 
     def __post_init__(self) -> None:
         if not 0 <= self.target <= self.most:
-            raise ValueError(f"a grant of {self.target} hosts, {self.most} in a silence, makes no sense")
+            raise ValueError(f"a grant of {self.target} hosts, {self.most} during silence, is not valid")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Denial(Message):
-    """Not now, and why."""
+    """The request is refused for now, with the reason."""
 
     request_id: str
     reason: str
@@ -124,17 +126,17 @@ class Denial(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing(Message):
-    """Sent to every operator each period: what the Application Manager holds to be its size; silence means: away."""
+    """Sent to every operator in each period: its size as the Application Manager knows it. Silence means: away."""
 
     operator: str
     target: int | None
-    """None: it does not know yet, and asks for a report."""
+    """None: unknown; the operator should send a report."""
     kind: Literal["standing"] = "standing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorReport(Message):
-    """What an operator really has, and how many changes it made alone since it last heard from the centre."""
+    """An operator's actual size, and how many changes it made alone since it last heard from the centre."""
 
     operator: str
     replicas: int
@@ -144,7 +146,7 @@ class OperatorReport(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegionReport(Message):
-    """The hosts a region has, and the grant it acts upon, by number and content; older grants it will ignore."""
+    """A region's hosts, and the grant it acts upon, by number and content. It ignores older grants."""
 
     region: str
     hosts: int
@@ -155,7 +157,7 @@ class RegionReport(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rescale(Message):
-    """An operator's order to its own region: seat `target` replicas. Level-triggered; the latest counts."""
+    """An operator's order to its own region: place `target` replicas. Level-triggered; the latest counts."""
 
     operator: str
     target: int
@@ -180,7 +182,7 @@ AnyMessage = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """Command: run the replicas of `operator` on these hosts, as many on each."""
+    """Command: run this many replicas of `operator` on each of these hosts."""
 
     operator: str
     hosts: dict[str, int]
@@ -188,7 +190,7 @@ class Seat:
 
 @dataclass(frozen=True, slots=True)
 class HaveHosts:
-    """Command: have `target` hosts in the region; the missing ones are started."""
+    """Command: have `target` hosts in the region; missing ones are started."""
 
     region: str
     target: int
@@ -196,7 +198,7 @@ class HaveHosts:
 
 @dataclass(frozen=True, slots=True)
 class StopHost:
-    """Command: give an empty host back."""
+    """Command: stop an empty host."""
 
     region: str
     host: str
@@ -222,13 +224,13 @@ def decode(text: str | bytes) -> Message:
     except ValidationError as error:
         raise InvalidInput(f"not a message between managers: {error.errors()[0]['msg']}") from None
     if message.version != VERSION:
-        raise InvalidInput(f"a message of version {message.version}; this side speaks {VERSION}: update the older one")
+        raise InvalidInput(f"the message has version {message.version}, this side {VERSION}; update the older side")
     return message
 
 
 @dataclass(slots=True)
 class Numbering:
-    """The running number of a sender's messages; part of its state, so ids never repeat after a restart."""
+    """The running number of a sender's messages. It is part of the state, so ids never repeat after a restart."""
 
     sender: str
     sent: int = 0
@@ -243,7 +245,7 @@ class Numbering:
 
 
 def number_of(message_id: str) -> int:
-    """The running number in an id; later messages of a sender have higher ones.
+    """The running number in an id; it increases with every message of a sender.
 
     >>> number_of("shop.count#12")
     12

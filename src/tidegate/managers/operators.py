@@ -1,4 +1,4 @@
-"""The Operator Manager: one per operator, on its host; asks for replicas, and holds safe limits when nobody answers."""
+"""The Operator Manager: one per operator, on its host. It requests replicas, and keeps to safe limits on silence."""
 
 from __future__ import annotations
 
@@ -12,42 +12,42 @@ from tidegate.managers.policies.policy import LocalPolicy, OperatorLimits, Opera
 
 @dataclass(frozen=True, slots=True)
 class OperatorSettings:
-    """How an Operator Manager behaves beside its policy."""
+    """Settings of an Operator Manager besides its policy."""
 
     smoothing: float = 0.1
     """Weight of the newest period in the means of load and utilisation that the policy sees."""
     silence_s: float = 180.0
-    """The centre counts as away after so long without a word."""
+    """The centre counts as away after this long without a message."""
     allowance: int = 2
-    """How far from its last granted size an operator may go by itself meanwhile."""
+    """How far an operator may deviate from its last granted size while the centre is away."""
     cool_down_alone_s: float = 60.0
     rescue_step: int = 3
-    """Replicas an urgent request may ask for at once."""
+    """Maximum number of replicas in one urgent request."""
     rescue_load: float = 0.8
-    """Busy share that a rescue aims at."""
+    """Busy share that a rescue aims for."""
 
 
 @dataclass(slots=True)
 class OperatorState:
-    """Everything the manager remembers; plain data, so it survives a restart of its host."""
+    """Everything the manager remembers, as plain data, so it survives a restart of its host."""
 
     numbering: Numbering
     target: int
-    """The size it has ordered from its region."""
+    """The size ordered from its region."""
     granted: int
-    """The size the centre last agreed to."""
+    """The size that the centre last agreed to."""
     heard_s: float
     asked_id: str | None = None
     changes_alone: int = 0
-    """Over its whole life, so that a report that comes twice is not charged twice."""
+    """Total over its lifetime, so that a repeated report is not charged twice."""
     changed_alone_s: float | None = None
     mean_rate_rows_per_s: float | None = None
     mean_busy: float | None = None
-    """Replicas' worth of work, so that the mean stays right when their number changes."""
+    """In replicas, so that the mean stays right when their number changes."""
 
 
 def rescued(wish: Wish, view: OperatorView, limits: OperatorLimits, settings: OperatorSettings) -> tuple[Wish, bool]:
-    """The wish, or where the objective is at stake and load is the cause, as many replicas as the load wants; urgent?
+    """The wish and whether it is urgent. If load puts the objective at risk: as many replicas as the load needs.
 
     >>> limits = OperatorLimits(1, 8, objective_s=2.0, full_rate_rows_per_s=800.0)
     >>> view = OperatorView(2, 400.0, 1.0, response_s=9.0)
@@ -65,7 +65,7 @@ def rescued(wish: Wish, view: OperatorView, limits: OperatorLimits, settings: Op
 
 
 class OperatorManager:
-    """Monitor: its view. Analyse: the policy. Plan: wish or rescue. Execute: ask the centre, or act alone in bounds."""
+    """Monitor: its view. Analyse: the policy. Plan: wish or rescue. Execute: ask the centre, or act within limits."""
 
     def __init__(
         self,
@@ -82,12 +82,12 @@ class OperatorManager:
         self._settings = settings or OperatorSettings()
 
     def step(self, view: OperatorView, inbox: Sequence[Message], now_s: float) -> list[Message]:
-        """Take the answers in, learn from the period, and say what is wanted now."""
+        """Read the answers, learn from the period, and send what is wanted now."""
         out = self._read(inbox, now_s) if inbox else []
         view = self._smooth(view)
         self.policy.watch(view)
         if view.replicas != self.state.target:
-            return out  # the last order is still being carried out
+            return out  # the last order is still in progress
         wish, urgent = self._plan(view)
         if wish.change == 0 and wish.free_change == 0:
             return out
@@ -113,9 +113,9 @@ class OperatorManager:
         return out
 
     def _smooth(self, view: OperatorView) -> OperatorView:
-        """Load and utilisation as exponential means; the response as it is, because a rescue must not be late."""
+        """Exponential means of load and utilisation. The response is not smoothed, because a rescue must be fast."""
         state, share = self.state, self._settings.smoothing
-        # After a change what queued meanwhile keeps replicas busy; what arrives tells the load better.
+        # After a change, queued work keeps replicas busy. Arrivals then describe the load better.
         busy = min(self.limits.demand(view), view.replicas) if view.settling else view.utilisation * view.replicas
         rate = view.arrival_rows_per_s
         state.mean_busy = busy if state.mean_busy is None else share * busy + (1 - share) * state.mean_busy
@@ -128,9 +128,9 @@ class OperatorManager:
         )
 
     def _plan(self, view: OperatorView) -> tuple[Wish, bool]:
-        """The policy's wish; where the objective is at stake and load is the cause, as many replicas as the load wants.
+        """The policy's wish or, if load puts the objective at risk, as many replicas as the load needs.
 
-        The load is what arrives, so a rescue need not wait for an earlier change to settle.
+        The load is measured by arrivals, so a rescue need not wait for an earlier change to settle.
         """
         return rescued(self.policy.propose(view), view, self.limits, self._settings)
 

@@ -1,7 +1,7 @@
-"""Where replicas sit: best fit by the work they do now, not by reserved slots, so that idle replicas pack densely.
+"""Where replicas run: best fit by their current work instead of reserved slots, so that idle replicas pack densely.
 
-A dozen hosts and replicas that come and go one by one: the schedulers of `tidegate.placement` pack whole fleets over
-time series; here a decision has to be made every few seconds and must move as little as possible.
+The schedulers of `tidegate.placement` pack whole fleets over time series. Here there are a dozen hosts, and replicas
+come and go one by one. A decision is needed every few seconds and must move as little as possible.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ class HostView:
     cores: float
     slots: int
     up: bool
-    """False while it boots."""
+    """False while it is starting."""
     replicas: Mapping[str, int]
 
 
 class Seating:
-    """A working copy of who sits where; changes are tried here before they are ordered."""
+    """A working copy of the placement, on which changes are tried before they are ordered."""
 
     def __init__(self, hosts: Sequence[HostView], work: Mapping[str, float]) -> None:
-        """`work`: what arrives at each operator, in cores; its replicas share it, and none uses more than one core."""
+        """`work`: arriving work of each operator, in cores. Its replicas share it, and none uses more than one core."""
         self.hosts = {host.name: host for host in hosts if host.up}
         self.counts = {name: dict(host.replicas) for name, host in self.hosts.items()}
         self.taken = {name: sum(counts.values()) for name, counts in self.counts.items()}
@@ -45,7 +45,7 @@ class Seating:
         return {host: counts[operator] for host, counts in self.counts.items() if counts.get(operator)}
 
     def resize(self, operator: str, replicas: int) -> None:
-        """The same work over another number of replicas; call it before they are seated or removed."""
+        """Spread the same work over another number of replicas. Call it before they are placed or removed."""
         use = min(1.0, self._work.get(operator, 0.0) / max(1, replicas))
         for host, n in self.placed(operator).items():
             self.load[host] += n * (use - self.use[operator])
@@ -54,8 +54,8 @@ class Seating:
     def find(self, operator: str, fill: float, without: Sequence[str] = (), spread: bool = False) -> str | None:
         """A host that stays within `fill` of its cores: one with this operator first, then the fullest that fits.
 
-        Replicas of one operator side by side mean fewer operators to pause when a host is emptied. With `spread`: the
-        host with the most idle cores, so that noise crowds none.
+        Keeping replicas of one operator together means fewer operators to pause when a host is emptied. With `spread`:
+        the host with the most idle cores, so that noise overloads none.
         """
         use = self.use.get(operator, 0.0)
         best: tuple[bool, float, str] | None = None
@@ -76,7 +76,7 @@ class Seating:
     def remove(self, operator: str, host: str, count: int = 1) -> None:
         left = self.counts[host].get(operator, 0) - count
         if left < 0:
-            raise ValueError(f"{host} has no {count} replicas of {operator}")
+            raise ValueError(f"{host} does not have {count} replicas of {operator}")
         if left:
             self.counts[host][operator] = left
         else:
@@ -93,7 +93,7 @@ class Seating:
         without: Sequence[str] = (),
         spread: bool = False,
     ) -> int:
-        """Move up to `count` replicas off `origin`, within the first of `fills` that has room; how many went."""
+        """Move up to `count` replicas off `origin`, within the first of `fills` that has room. Returns how many."""
         for moved in range(count):
             barred = (origin, *without)
             target = next((t for fill in fills if (t := self.find(operator, fill, barred, spread)) is not None), None)
@@ -104,7 +104,7 @@ class Seating:
         return count
 
     def can_empty(self, host: str, fill: float, without: Sequence[str] = ()) -> bool:
-        """Would the others take everything on `host`? Tried on a copy, the busiest replicas first."""
+        """Could the other hosts take everything on `host`? Tried on a copy, busiest replicas first."""
         trial = Seating((), {})
         trial.hosts, trial.use = self.hosts, self.use
         trial.load, trial.taken = dict(self.load), dict(self.taken)

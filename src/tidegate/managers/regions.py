@@ -1,4 +1,4 @@
-"""The Region Manager: one per region, decentralised; seats replicas, keeps room to spare, empties idle hosts."""
+"""The Region Manager: decentralised, one per region. It places replicas, keeps spare room, and empties idle hosts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tidegate.managers.placing import HostView, Seating
 
 @dataclass(frozen=True, slots=True)
 class RegionView:
-    """The hosts of a region, and the work that arrives at each of its operators, in cores."""
+    """The hosts of a region, and the arriving work of each of its operators, in cores."""
 
     hosts: Sequence[HostView]
     work: Mapping[str, float]
@@ -35,32 +35,32 @@ class RegionView:
 
 @dataclass(frozen=True, slots=True)
 class RegionSettings:
-    """How full hosts get, how much stays free, and how fast the region lets go of a host."""
+    """How full hosts get, how much room stays free, and how fast the region gives up a host."""
 
     elastic: bool = True
-    """False: the hosts stay as they are, and replicas spread over them."""
+    """False: the number of hosts is fixed, and replicas spread over them."""
     balance: bool = True
-    """Seat replicas on the host with the most idle cores; False: pack them on as few as will do."""
+    """True: place replicas on the host with the most idle cores. False: pack them on as few hosts as possible."""
     fill: float = 0.78
-    """Busy share up to which replicas are seated on a host."""
+    """Busy share up to which replicas are placed on a host."""
     hot: float = 0.95
     """Busy share above which a host is relieved."""
     spare: float = 0.3
-    """Hosts' worth of room kept free; it hides the time a new host takes to start."""
+    """Room kept free, in hosts. It bridges the time that a new host takes to start."""
     margin: float = 0.3
-    """Hosts' worth of room beyond that before one is emptied: the dead band between growing and shrinking."""
+    """Additional room, in hosts, before a host is emptied: the dead band between growing and shrinking."""
     least_hosts: int = 1
     cool_down_s: float = 600.0
-    """Between a change of the number of hosts and the next emptying."""
+    """Minimum time between a change of the number of hosts and the next emptying."""
     ask_again_s: float = 150.0
     silence_s: float = 180.0
     smoothing: float = 0.1
-    """Weight of the newest period in the mean of an operator's work: hosts follow the load, not its noise."""
+    """Weight of the newest period in the mean of an operator's work. Hosts should follow the load, not its noise."""
 
 
 @dataclass(slots=True)
 class AskedMove:
-    """A move that waits for the application's consent."""
+    """A move that waits for the application's approval."""
 
     operator: str
     host: str
@@ -71,14 +71,14 @@ class AskedMove:
 
 @dataclass(slots=True)
 class RegionState:
-    """Everything the manager remembers; plain data."""
+    """Everything the manager remembers, as plain data."""
 
     numbering: Numbering
     target: int
     most: int
     heard_s: float
     heard: int = 0
-    """The number of the grant it acts upon."""
+    """The number of the grant that it acts upon."""
     orders: dict[str, int] = field(default_factory=dict)
     ordered: dict[str, int] = field(default_factory=dict)
     """Operator → number of its last order."""
@@ -91,7 +91,7 @@ class RegionState:
 
 
 class RegionManager:
-    """Monitor: loads and free slots. Analyse: room against spare. Plan: seats, relief, emptying. Execute: commands."""
+    """Monitor: loads and free slots. Analyse: free room. Plan: placement, relief, emptying. Execute: commands."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class RegionManager:
         self._settings = settings or RegionSettings()
 
     def step(self, view: RegionView, inbox: Sequence[Message], now_s: float) -> tuple[list[Message], list[Command]]:
-        """Seat what was ordered and granted; then see to the hosts."""
+        """Place what was ordered and granted, then adjust the hosts."""
         self._read(inbox)
         self._smooth(view.work)
         seating = Seating(view.hosts, self.state.work)
@@ -146,7 +146,7 @@ class RegionManager:
     # Replicas
 
     def _seat(self, seating: Seating) -> list[Seat]:
-        """Bring every operator to its order; granted moves, and leaving an emptied host, ride on the same pause."""
+        """Bring every operator to its ordered size. Granted moves and leaving an emptied host share the same pause."""
         state = self.state
         seats = []
         granted: dict[str, list[AskedMove]] = {}
@@ -183,7 +183,7 @@ class RegionManager:
     def _bring(self, seating: Seating, operator: str, now: int, target: int) -> None:
         seating.resize(operator, target)
         for _ in range(target - now):
-            # Any free slot is better than none: a crowded host shares its cores by demand.
+            # Any free slot is better than none, because an overloaded host shares its cores by demand.
             fills = (*self._fills, math.inf)
             found = (seating.find(operator, f, self._away, self._settings.balance or f == math.inf) for f in fills)
             host = next((name for name in found if name is not None), None)
@@ -194,7 +194,7 @@ class RegionManager:
             seating.remove(operator, self._leaves(seating, operator))
 
     def _leaves(self, seating: Seating, operator: str) -> str:
-        """Where a replica goes first: on a host that is emptied; then on the fullest, or when packing the emptiest."""
+        """The host that loses a replica first: one being emptied, else the fullest, or the emptiest when packing."""
         placed = seating.placed(operator)
         if self.state.emptying in placed:
             return str(self.state.emptying)
@@ -202,7 +202,7 @@ class RegionManager:
         return min(placed, key=lambda host: (sign * seating.load[host], host))
 
     def _relieve(self, seating: Seating, now_s: float) -> list[Message]:
-        """Ask to move a replica off every host that is hot, where another has room for it."""
+        """Request to move a replica off every overloaded host, if another host has room for it."""
         state, settings = self.state, self._settings
         for request_id, move in list(state.moves.items()):
             if now_s - move.asked_s > settings.ask_again_s:
@@ -217,7 +217,7 @@ class RegionManager:
             if not movable:
                 continue
             use = seating.use
-            # The smallest replica that is large enough; failing that, the largest there is.
+            # The smallest replica that removes the excess; if none does, the largest one.
             operator = min(movable, key=lambda o: (use[o] < excess, use[o] if use[o] >= excess else -use[o], o))
             urgent = seating.load[name] > host.cores
             text = f"{name} is {seating.load[name] / host.cores:.0%} busy"
@@ -229,7 +229,7 @@ class RegionManager:
         return out
 
     def _grant_alone(self, request: MoveRequest, now_s: float) -> None:
-        """While the centre is away: one relief per cool-down, and only of a host that cannot bear its load."""
+        """While the centre is away: one relief per cool-down, and only for a host that cannot carry its load."""
         state = self.state
         rested = state.relieved_alone_s is None or now_s - state.relieved_alone_s >= self._settings.cool_down_s
         if request.urgent and rested:
@@ -257,12 +257,12 @@ class RegionManager:
     # Hosts
 
     def needed_hosts(self, view: RegionView, seating: Seating, spare: float) -> int:
-        """Hosts for the work and for the replicas, `spare` hosts' worth of room included."""
+        """Hosts for the work and the number of replicas, including `spare` hosts of free room."""
         cores, slots = view.hosts[0].cores, view.hosts[0].slots
         wanted = self.state.orders
         seats = sum(max(sum(seating.placed(o).values()), wanted.get(o, 0)) for o in self.state.work)
         by_work = sum(self.state.work.values()) / (self._settings.fill * cores) + spare
-        # The mean is slow. What arrives right now has to fit as well, without spare: a burst does not wait for a mean.
+        # The mean is slow. Current arrivals must fit too, without spare room, so that a burst is served at once.
         by_burst = sum(view.work.values()) / cores
         seated = math.ceil(seats / slots + spare)
         return max(self._settings.least_hosts, math.ceil(by_work), math.ceil(by_burst), seated)
@@ -291,7 +291,7 @@ class RegionManager:
                 state.changed_s = now_s
             else:
                 unmet = needed - have
-                out.append(self._ask_hosts(have, unmet, f"{needed} hosts' worth of work, {have} there", now_s))
+                out.append(self._ask_hosts(have, unmet, f"the load needs {needed} hosts, and there are {have}", now_s))
         elif state.emptying is not None:
             released, stopped = self._release(seating, have, now_s)
             out += released
@@ -317,7 +317,7 @@ class RegionManager:
         )
 
     def _empty_one(self, view: RegionView, seating: Seating, now_s: float) -> list[Message]:
-        """Choose the host with the fewest operators to pause whose load the others take."""
+        """Choose the host with the fewest operators to pause whose load fits on the others."""
         settings = self._settings
         if self.needed_hosts(view, seating, settings.spare + settings.margin) >= len(view.hosts):
             return []
@@ -331,13 +331,13 @@ class RegionManager:
     def _ask_leave(self, seating: Seating, host: str, now_s: float) -> list[Message]:
         asked = {(move.operator, move.host) for move in self.state.moves.values()}
         return [
-            self._ask_move(operator, host, count, 0.05, f"{host} can be given back", False, now_s)
+            self._ask_move(operator, host, count, 0.05, f"{host} is to be removed", False, now_s)
             for operator, count in seating.counts[host].items()
             if (operator, host) not in asked
         ]
 
     def _release(self, seating: Seating, have: int, now_s: float) -> tuple[list[Message], list[Command]]:
-        """Ask again for what has not left yet; give the host back once it is empty."""
+        """Repeat the requests for replicas that have not left yet. Stop the host once it is empty."""
         host = self.state.emptying
         if host is None or host not in seating.counts:
             self.state.emptying = None

@@ -1,1 +1,1 @@
-"""Looking at journals: panels of figures, a page, metrics and an API over them, and one-file reports."""
+"""Views of journals: panels, a page, metrics, an API, and one-file reports."""

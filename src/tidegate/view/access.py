@@ -1,4 +1,4 @@
-"""Who may look and who may steer: loopback without a token, anything else with one, and nobody across sites."""
+"""Access rules: loopback needs no token for reading, other addresses do, and cross-site requests are refused."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SECURITY_HEADERS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The rules of one server."""
+    """The access rules of one server."""
 
     host: str
     token: str | None = None
@@ -43,8 +43,8 @@ class Access:
             )
         if not self.loopback and self.token is None:
             raise InvalidInput(
-                f"console.host {self.host} can be reached by others, so a token is needed: put one into a file and name"
-                f" it (token_file), or set {TOKEN_VARIABLE}"
+                f"console.host {self.host} can be reached from other machines, so a token is needed: put one into a"
+                f" file and set token_file, or set {TOKEN_VARIABLE}"
             )
 
     @property
@@ -52,7 +52,7 @@ class Access:
         return is_loopback(self.host)
 
     def knows(self, host_header: str) -> bool:
-        """Was the server asked for by a name of its own? A page elsewhere may have a name that leads here.
+        """Was the server addressed by its own name? A foreign page may use a name that resolves to this server.
 
         >>> Access("127.0.0.1").knows("localhost:4050"), Access("127.0.0.1").knows("evil.example:4050")
         (True, False)
@@ -60,7 +60,7 @@ class Access:
         return not self.loopback or is_loopback(_without_port(host_header))
 
     def same_site(self, headers: Mapping[str, str]) -> bool:
-        """Requests for figures, or to change something, must come from our own page or from no page at all."""
+        """Requests for data or changes must come from our own page or from no page at all."""
         if headers.get("sec-fetch-site", "none") not in {"none", "same-origin"}:
             return False
         origin = headers.get("origin")
@@ -91,7 +91,7 @@ def is_loopback(host: str) -> bool:
 
 
 def read_token(file: str | Path | None) -> str | None:
-    """The token from the file, or from the environment; None where there is none."""
+    """The token from the file or from the environment; None if there is none."""
     if file is None:
         return os.environ.get(TOKEN_VARIABLE) or None
     try:
@@ -99,7 +99,7 @@ def read_token(file: str | Path | None) -> str | None:
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(f"the console's token file {file} cannot be read: {error}") from None
     if not token:
-        raise InvalidInput(f"the console's token file {file} is empty")
+        raise InvalidInput(f"the console's token file {file} is empty; put a token into it")
     return token
 
 

@@ -1,4 +1,4 @@
-"""Alerts for people without Prometheus: a webhook or a command is told what is wrong, and when it is over."""
+"""Alerts without Prometheus: a webhook or a command receives a message when a problem starts and when it ends."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ logger = logging.getLogger("tidegate")
 
 _LOOK_EVERY_S = 5.0
 _FIRES_AFTER_S = 60.0
-"""What is over sooner is nobody's business."""
+"""Shorter problems are not reported."""
 _SILENT_AFTER_S = 60.0
 _ANSWER_WAIT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """Something that a person should know."""
+    """A problem that a person should know about."""
 
     name: str
     journal: str
@@ -36,7 +36,7 @@ class Alert:
 
 
 def alerts(book: Book, now_s: float) -> Iterator[Alert]:
-    """What is wrong at this moment: the same conditions as the rules in `deploy/alerts.yaml`."""
+    """The current problems, by the same conditions as the rules in `deploy/alerts.yaml`."""
     for one in applications_now(book):
         name = one.application
         if one.budget_left is not None and one.budget_left <= 0:
@@ -45,17 +45,17 @@ def alerts(book: Book, now_s: float) -> Iterator[Alert]:
             )
         behind = one.backlog_s is not None and one.objective_s is not None and one.backlog_s > one.objective_s
         if behind and one.catch_up_s is None:
-            yield Alert("backlog-grows", book.name, name, f"{name} falls behind: {one.backlog_rows} rows wait")
+            yield Alert("backlog-grows", book.name, name, f"{name} falls behind: {one.backlog_rows} rows of backlog")
     pool = pool_now(book, book.policy())
     if pool is not None and pool.registered < pool.requested:
         text = f"{pool.requested - pool.registered} of {pool.requested} requested executors have not registered"
         yield Alert("executors-missing", book.name, None, text)
     if book.newest is not None and now_s - book.newest["t"] > _SILENT_AFTER_S:
-        yield Alert("control-silent", book.name, None, "the controller has stopped; the job goes on without it")
+        yield Alert("control-silent", book.name, None, "the controller has stopped; the job continues without it")
 
 
 class Notifier:
-    """Follows alerts, and says when one begins and when it ends.
+    """Tracks alerts, and reports when one starts and when it ends.
 
     >>> told = []
     >>> notifier = Notifier(lambda message: told.append(message["state"]), fires_after_s=10)
@@ -71,7 +71,7 @@ class Notifier:
         self._since: dict[tuple[str, str, str | None], tuple[float, bool]] = {}
 
     def look(self, seen: Iterable[Alert], now_s: float) -> None:
-        """Take in all that is wrong now."""
+        """Process the current problems."""
         current = {(one.name, one.journal, one.application): one for one in seen}
         for key, one in current.items():
             since_s, fired = self._since.setdefault(key, (now_s, False))
@@ -87,7 +87,7 @@ class Notifier:
 
 
 def follow(library: Library, webhook: str | None, command: str | None, ended: threading.Event) -> None:
-    """Look every few seconds until `ended`; the body of a thread."""
+    """Check every few seconds until `ended`; the body of a thread."""
     notifier = Notifier(lambda message: tell(message, webhook, command))
 
     def look() -> list[Alert]:
@@ -102,7 +102,7 @@ def follow(library: Library, webhook: str | None, command: str | None, ended: th
 
 
 def tell(message: dict[str, object], webhook: str | None, command: str | None) -> None:
-    """Send one message as JSON: posted to the webhook, and on the command's standard input. Failures are logged."""
+    """Send one message as JSON to the webhook and to the command's standard input. Failures are logged."""
     body = json.dumps(message).encode()
     try:
         if webhook is not None:
@@ -112,4 +112,4 @@ def tell(message: dict[str, object], webhook: str | None, command: str | None) -
         if command is not None:
             subprocess.run(shlex.split(command), input=body, timeout=_ANSWER_WAIT_S, check=True, capture_output=True)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        logger.warning("an alert (%s) could not be told: %s", message["name"], error)
+        logger.warning("the alert %s could not be sent: %s", message["name"], error)

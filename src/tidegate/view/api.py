@@ -1,4 +1,4 @@
-"""The page, the API, the stream of news and the metrics, as one ASGI application."""
+"""The page, the API, the event stream and the metrics as one ASGI application."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _LOOKS = {"GET", "HEAD"}
 
 
 class Steer:
-    """How the API reaches a controller in this process."""
+    """Gives the API access to a controller in this process."""
 
     def __init__(self, steering: Steering, policy: Callable[[], Policy], running: Callable[[], bool]) -> None:
         self.steering, self.policy, self.running = steering, policy, running
@@ -97,7 +97,7 @@ class _Api:
             _Query(request, ("journal",)),
         )
         if found is None:
-            raise HTTPException(404, f"there is no decision {text} in this journal")
+            raise HTTPException(404, f"this journal has no decision {text}")
         return _json(found)
 
     async def fleet(self, request: Request) -> Response:
@@ -105,7 +105,7 @@ class _Api:
         try:
             found = await asyncio.to_thread(self._library.fleet)
         except (OSError, InvalidInput) as error:
-            raise HTTPException(503, f"the fleet cannot be asked: {error}") from None
+            raise HTTPException(503, f"the fleet does not answer: {error}") from None
         return JSONResponse(None if found is None else asdict(found), headers={"cache-control": "no-store"})
 
     async def describe(self, request: Request) -> Response:
@@ -128,7 +128,7 @@ class _Api:
         return Response(body, headers={"content-type": kind})
 
     async def events(self, request: Request) -> Response:
-        """Server-sent events: the overview and what is new, whenever there is something new."""
+        """Server-sent events: the overview and the new data, whenever there is any."""
         self._check(request)
         query = _Query(request, ("journal", "application"))
 
@@ -158,7 +158,7 @@ class _Api:
             place = ".".join(map(str, first["loc"]))
             raise HTTPException(400, f"{place}: {first['msg']}" if place else str(first["msg"])) from None
         if self._steer is None or not self._steer.running():
-            raise HTTPException(409, "no controller runs in this process: steer from the console of the job's driver")
+            raise HTTPException(409, "no controller runs in this process; use the console of the job's driver")
         wanted = await self._steer_request(asked, request)
         try:
             self._steer.steering.ask(wanted, self._steer.policy())
@@ -171,7 +171,7 @@ class _Api:
         who = f"{asked.who} from {client}"
         if asked.act == "mode":
             if asked.mode is None:
-                raise HTTPException(400, "mode: say which: off, recommend or apply")
+                raise HTTPException(400, "mode: give off, recommend or apply")
             return SteerRequest("mode", who, mode=Mode(asked.mode))
         if asked.act == "bounds":
             if asked.min is None and asked.max is None:
@@ -200,20 +200,20 @@ class _Api:
 
 
 class _Query:
-    """The query's parameters, checked."""
+    """The validated query parameters."""
 
     def __init__(self, request: Request, known: tuple[str, ...]) -> None:
         self._values: dict[str, str] = {}
         for name, value in request.query_params.multi_items():
             if name not in known:
-                continue  # links may carry more than we need
+                continue  # links may carry extra parameters
             if name in self._values:
                 raise HTTPException(400, f"{name}: given more than once")
             self._values[name] = value
         for name in ("journal", "application"):
             text = self._values.get(name)
             if text is not None and not (0 < len(text) <= 300 and "\0" not in text):
-                raise HTTPException(400, f"{name}: a name has 1 to 300 characters")
+                raise HTTPException(400, f"{name}: must have 1 to 300 characters")
         self.number("start"), self.number("end"), self.points()
 
     def text(self, name: str) -> str | None:
@@ -243,7 +243,7 @@ class _Query:
         start_s, end_s = self.number("start"), self.number("end")
         start_s, end_s = span[0] if start_s is None else start_s, span[1] if end_s is None else end_s
         if start_s > end_s:
-            raise HTTPException(400, f"start {start_s:g} lies after end {end_s:g}")
+            raise HTTPException(400, f"start {start_s:g} is after end {end_s:g}")
         return start_s, end_s
 
 
@@ -282,7 +282,7 @@ _READ: dict[str, Callable[[Library, _Query], Any]] = {
 
 
 class _News:
-    """One look a second for all viewers of an application together; nobody watching, nobody looks."""
+    """Reads news once per second for all viewers of an application together, and only while there are viewers."""
 
     def __init__(self, library: Library) -> None:
         self._library = library
@@ -291,7 +291,7 @@ class _News:
         self._task: asyncio.Task[None] | None = None
 
     async def follow(self, journal: str, application: str) -> AsyncIterator[bytes]:
-        """The stream of one viewer. One that does not keep up misses news, and holds up nobody."""
+        """The stream of one viewer. A slow viewer misses news, and does not delay the others."""
         key, queue = (journal, application), asyncio.Queue[bytes](maxsize=8)
         self._viewers.setdefault(key, set()).add(queue)
         if self._task is None or self._task.done():
@@ -337,7 +337,7 @@ class _News:
 
 
 class _Guarded:
-    """Refuses foreign names and foreign sites before anything else looks at a request; adds the headers to answers."""
+    """Refuses foreign host names and cross-site requests first, and adds the security headers to responses."""
 
     def __init__(self, inner: ASGIApp, access: Access) -> None:
         self._inner, self._access = inner, access
@@ -356,7 +356,7 @@ class _Guarded:
 
         problem = None
         if not self._access.knows(headers.get("host", "")):
-            problem = "this server goes by another name: use localhost or 127.0.0.1"
+            problem = "unknown host name: use localhost or 127.0.0.1"
         elif not self._access.same_site(headers) and not (scope["method"] in _LOOKS and _is_page(scope["path"])):
             problem = "requests from other sites are refused"
         if problem is not None:
@@ -366,7 +366,7 @@ class _Guarded:
 
 
 def _is_page(path: str) -> bool:
-    """Other sites may link to the page. They may not ask for figures, let alone change anything."""
+    """Other sites may link to the page. They may not request data or change anything."""
     return not path.startswith("/api/") and path != "/metrics"
 
 
@@ -381,7 +381,7 @@ def _static(name: str) -> Callable[[Request], Awaitable[Response]]:
 
 @lru_cache(maxsize=32)
 def page_file(name: str) -> bytes:
-    """A file of the page, as shipped."""
+    """A file of the page, as packaged."""
     return (files("tidegate.view") / "page" / name).read_bytes()
 
 

@@ -1,8 +1,8 @@
-"""One journal as the views read it: sums by the minute for long ranges, single steps for short ones.
+"""One journal as the views read it: sums per minute for long ranges, single steps for short ones.
 
-Everything happens on one read-only connection. Sums of sealed steps are in the journal (see `journal.summary`); newer
-steps, and old ones that are looked at closely, are summed up into temporary tables of the same shape, so that one
-query reads both.
+Everything uses one read-only connection. The journal holds the sums of sealed steps (see `journal.summary`). Newer
+steps, and old ones that are viewed in detail, are summed up in temporary tables of the same shape, so one query reads
+both.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tidegate.domain import InvalidInput
 from tidegate.domain.policy import Policy
 
 FINE_RANGE_S = 3600.0
-"""Up to this long a range is shown step by step."""
+"""Ranges up to this length are shown step by step."""
 _MOST_FINE_BLOCKS = 24
 _MOST_LIVE_S = 2 * 3600.0
 _KNOWLEDGE_EVERY_S = 5.0
@@ -57,7 +57,7 @@ class Book:
         """The newest assessment of every application."""
         self.predicted: dict[str, float] = {}
         self.counts: Counter[tuple[str, str]] = Counter()
-        """Decisions by action and code of the first reason."""
+        """Number of decisions by action and code of the first reason."""
         self._waiting: list[int] = []
         self._blocks = 0
         self._prepare()
@@ -67,10 +67,10 @@ class Book:
     def close(self) -> None:
         self.database.close()
 
-    # what is new
+    # reading what is new
 
     def poll(self) -> Summary:
-        """Take in what is new; returns it step by step."""
+        """Read new steps and return them step by step."""
         if self._version != VERSION:
             return Summary()
         trees = self._follower.poll()
@@ -83,7 +83,7 @@ class Book:
         return summary
 
     def index(self, limit_s: float) -> float:
-        """Sum up blocks that have no sums yet, newest first, for about so long; returns the share that is done."""
+        """Sum up blocks without sums, newest first, for about `limit_s`. Returns the share that is done."""
         until_s = time.monotonic() + limit_s
         while self._waiting and time.monotonic() < until_s:
             first = self._waiting.pop()
@@ -100,7 +100,7 @@ class Book:
     def indexed(self) -> float:
         return 1.0 - len(self._waiting) / self._blocks if self._blocks else 1.0
 
-    # what is asked
+    # queries
 
     @property
     def span_s(self) -> tuple[float, float] | None:
@@ -122,7 +122,7 @@ class Book:
         return int(row[0])
 
     def source(self, table: str, start_s: float, end_s: float) -> str:
-        """A subquery with the rows of `table`: single steps where the range is short, else minutes."""
+        """A subquery with the rows of `table`: single steps for short ranges, else minutes."""
         if end_s - start_s <= FINE_RANGE_S:
             self._refine(start_s, end_s)
             return f"{LIVE}{table}"
@@ -136,7 +136,7 @@ class Book:
         )
 
     def policy(self) -> Policy | None:
-        """The policy in force, where the journal has it."""
+        """The policy in force, if the journal contains it."""
         self._read_blobs()
         return self._policy
 
@@ -150,7 +150,7 @@ class Book:
         return list(reversed(rows.fetchall()))
 
     def step(self, number: int) -> tuple[dict[str, Any], dict[str, Any] | None] | None:
-        """One step in plain values, and what came of it."""
+        """One step as plain values, and its outcome."""
         if self._version != VERSION:
             tree = next((one for one in read_v1(self.database, number - 1)), None)
             return None if tree is None or tree["i"] != number else (tree, None)
@@ -166,10 +166,10 @@ class Book:
         tree = next((one for one in trees if one.get("i") == number), None)
         return None if tree is None else (tree, Outcomes(self.database).of(tree))
 
-    # inside
+    # internals
 
     def _table(self, name: str) -> str:
-        """Tables that a journal of the first format lacks are empty."""
+        """The table, or an empty one if the journal has the first format and lacks it."""
         if self._version == VERSION:
             return name
         return f"(SELECT 0 first, 0 last, NULL start_s, NULL end_s, 0 steps, NULL time_s WHERE 0) AS {name}"
@@ -180,7 +180,7 @@ class Book:
         for prefix in (LIVE, OLD):
             create(database, "temp", prefix)
         there = {row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        if not {*TABLES, COVERED} <= there:  # written before there were sums, and nobody has written to it since
+        if not {*TABLES, COVERED} <= there:  # written before sums existed, and not since
             create(database, "temp")
         if self._version != VERSION:
             trees = list(read_v1(database))
@@ -201,7 +201,7 @@ class Book:
             self.counts[action, code] += count
 
     def _last_block(self) -> list[dict[str, Any]]:
-        """Of a journal whose tail is empty, the newest steps."""
+        """The newest steps of a journal whose tail is empty."""
         row = self.database.execute(
             "SELECT body FROM blocks WHERE kind = 'exact' ORDER BY first DESC LIMIT 1"
         ).fetchone()
@@ -242,7 +242,7 @@ class Book:
                 self.counts["recommend", code] += steps
 
     def _refine(self, start_s: float, end_s: float) -> None:
-        """Have every step of the range in the live tables."""
+        """Load every step of the range into the live tables."""
         if self._version != VERSION:
             return
         blocks = self.database.execute(
@@ -264,7 +264,7 @@ class Book:
             self._fine[first] = from_s, to_s
 
     def _drop_old(self, summary: Summary) -> None:
-        """The live tables hold hours, not weeks."""
+        """Keep hours in the live tables, not weeks."""
         rows = summary.rows["minutes_pool"]
         newest = max((first for first in self._fine), default=0)
         if rows and summary.last - newest > 600 and not summary.last % 600:
@@ -285,7 +285,7 @@ class Book:
         if "policy" in bodies:
             try:
                 self._policy = Policy.model_validate_json(bodies["policy"])
-            except ValueError:  # another version's
+            except ValueError:  # saved by another version
                 self._policy = None
 
 
@@ -299,7 +299,7 @@ def _within(number: int, ranges: list[tuple[int, int]]) -> bool:
 
 
 def _of_block(first: int, last: int, kind: str, body: bytes, acted: bytes | None, grain_s: float = 60.0) -> Summary:
-    """Sums of a block that has none."""
+    """The sums of a block that has none stored."""
     if kind == "exact":
         return summarise(read_block(body), grain_s)
     summary = summarise(read_block(acted or b""), grain_s)
@@ -325,28 +325,28 @@ def _of_block(first: int, last: int, kind: str, body: bytes, acted: bytes | None
 
 
 def find_journals(paths: list[Path]) -> list[Path]:
-    """Journals by name, and all journals in the folders that are named.
+    """The given journals, and all journals in the given folders.
 
-    A folder may hold other databases: those are left out, and a folder without any journal is an error.
+    Other databases in a folder are skipped. A folder without any journal is an error.
     """
     found: list[Path] = []
     for path in paths:
         inside = journals_in_folders([path]) if path.is_dir() else [path]
         if not inside:
             raise InvalidInput(
-                f"{path}: holds no journal; a job under Tidegate writes one (journal.path in the policy)"
+                f"{path}: contains no journal; a job under Tidegate writes one (journal.path in the policy)"
             )
         found += inside
     return list(dict.fromkeys(found))
 
 
 def journals_in_folders(paths: list[Path]) -> list[Path]:
-    """All journals below the folders among the paths."""
+    """All journals inside those paths that are folders."""
     return [one for path in paths if path.is_dir() for one in sorted(path.rglob("*.db")) if _is_journal(one)]
 
 
 def journal_names(paths: list[Path], taken: Container[str] = ()) -> dict[Path, str]:
-    """A name for each: that of the file, or of its folder where the file has the usual name and lies there alone.
+    """A name for each: that of the file, or of its folder if the file has the usual name and is alone there.
 
     >>> list(journal_names([Path("out/east/tidegate.db"), Path("out/west/tidegate.db"), Path("words.db")]).values())
     ['east', 'west', 'words']

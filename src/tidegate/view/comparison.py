@@ -1,4 +1,4 @@
-"""What a report compares: several runs as text, tables, lines over time and points in a plane, above their panels.
+"""The comparison part of a report: several runs as text, tables, lines over time and points, above their panels.
 
 The types are plain data. The page draws them with the same code as everything else.
 """
@@ -10,13 +10,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 Colour = Literal["blue", "orange", "green", "pink", "sky", "yellow", "grey"]
-"""Of the page's palette, which people with any kind of colour vision can tell apart."""
+"""Colours of the page's palette, which are distinguishable with any kind of colour vision."""
 Unit = Literal["s", "rows", "rows/s", "", "share"]
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One run's values; None where there is none."""
+    """One run's values; None if there is no value."""
 
     label: str
     values: Sequence[float | None]
@@ -26,7 +26,7 @@ class Line:
     fill: bool = False
     wide: bool = False
     hidden: bool = False
-    """At first; its name in the legend shows it."""
+    """Hidden at first. A click on its name in the legend shows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Plane:
-    """Runs by two figures; the y axis is logarithmic."""
+    """Runs as points of two metrics; the y axis is logarithmic."""
 
     title: str
     hint: str
@@ -69,13 +69,13 @@ class Plane:
     y_label: str
     points: Sequence[Point]
     y_mark: float | None = None
-    """A dashed line, for example what is allowed."""
+    """A dashed line, for example the allowed maximum."""
     kind: Literal["plane"] = "plane"
 
 
 @dataclass(frozen=True, slots=True)
 class TextTable:
-    """A table; the first column is text, the others are figures."""
+    """A table; the first column is text, the others are numbers."""
 
     title: str
     heads: Sequence[str]
@@ -86,7 +86,7 @@ class TextTable:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A title, a sentence or two, and what is shown below them."""
+    """A title, one or two sentences, and the parts below them."""
 
     title: str
     text: str

@@ -1,4 +1,4 @@
-"""Several journals behind one thread: SQLite connections stay where they were made, and readers never overlap."""
+"""Several journals behind one thread: SQLite connections stay in their thread, and reads never overlap."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from tidegate.view.panels import FleetNow, Overview
 
 T = TypeVar("T")
 
-_INDEX_S = 0.2  # at a time: readers wait no longer than this
+_INDEX_S = 0.2  # per turn, so that readers do not wait longer
 _OVERLAP_S = 0.001
 _FLEET_EVERY_S = 3.0
 _LOOK_AGAIN_S = 5.0
-"""Folders are searched for new journals this often while somebody looks."""
+"""Folders are searched for new journals at this interval while the console is in use."""
 
 
 class Library:
     """Journals by name, given as files or as folders.
 
-    `run` puts work on the reading thread; all other methods belong on it.
+    `run` puts work on the reading thread. All other methods must be called on that thread.
     """
 
     def __init__(self, paths: Iterable[Path], fleet: Callable[[], FleetNow] | None = None) -> None:
@@ -47,7 +47,7 @@ class Library:
         self._folders = any(path.is_dir() for path in self._paths)
 
     def open(self) -> None:
-        """Open all journals now, so that what is wrong with one is said at once."""
+        """Open all journals now, so that problems are reported at once."""
         self.run(self._open).result()
 
     def close(self) -> None:
@@ -58,7 +58,7 @@ class Library:
         return self._thread.submit(work, *arguments)
 
     def fleet(self) -> FleetNow | None:
-        """The fleet whose folder is shown, asked every few seconds at most; on any thread, since hosts may be slow."""
+        """The state of the fleet, asked every few seconds at most. Callable on any thread, since hosts may be slow."""
         if self._fleet is not None and time.monotonic() - self._fleet_at > _FLEET_EVERY_S:
             self._fleet_seen, self._fleet_at = self._fleet(), time.monotonic()
         return self._fleet_seen
@@ -66,7 +66,7 @@ class Library:
     # on the reading thread
 
     def poll(self, at_most_every_s: float = 0.2) -> None:
-        """Take in what is new in all journals, and index what is old for a moment."""
+        """Read what is new in all journals, and index old steps for a moment."""
         if time.monotonic() - self._polled < at_most_every_s:
             return
         if self._folders and time.monotonic() - self._looked > _LOOK_AGAIN_S:
@@ -76,12 +76,12 @@ class Library:
                 book.poll()
                 if book.indexed < 1:
                     book.index(_INDEX_S)
-            except sqlite3.Error:  # locked, or being replaced: the next poll sees more
+            except sqlite3.Error:  # locked or being replaced; the next poll tries again
                 continue
         self._polled = time.monotonic()
 
     def book(self, name: str | None) -> Book:
-        """By its name; without a name, the only one or the first."""
+        """A journal by name; without a name, the first."""
         if name is None and self.books:
             return next(iter(self.books.values()))
         if name not in self.books:
@@ -89,7 +89,7 @@ class Library:
         return self.books[name]
 
     def application(self, book: Book, name: str | None) -> str:
-        """By its name; without one, the first. What ran once and has ended is found in the sums."""
+        """An application by name; without a name, the first. Applications that have ended are found in the sums."""
         names = [one.application for one in now.applications_now(book)]
         if name is None:
             if not names:
@@ -110,7 +110,7 @@ class Library:
         return now.overview(book, steerable=own, paused=own and self.paused())
 
     def delta(self, book: Book, application: str, since_s: float) -> dict[str, Any]:
-        """What is new since `since_s`: the overview, and the columns and moments after that time."""
+        """The overview, and the columns and moments after `since_s`."""
         span = book.span_s
         end_s = span[1] if span else since_s
         start_s = max(since_s + _OVERLAP_S, end_s - 600.0)
@@ -123,7 +123,7 @@ class Library:
         }
 
     def _open(self) -> None:
-        # A fleet that has just begun has no journal yet.
+        # A new fleet has no journal yet.
         found = journals_in_folders(self._paths) if self._fleet is not None else find_journals(self._paths)
         for path, name in journal_names(found, taken=self.books).items():
             if any(book.path == path for book in self.books.values()):
@@ -135,7 +135,7 @@ class Library:
         self._looked = time.monotonic()
 
     def _open_new(self) -> None:
-        """Journals that have appeared in a folder since: a fleet's hosts come and go."""
+        """Open journals that have appeared in a folder, because hosts of a fleet come and go."""
         self._looked = time.monotonic()
         known = {book.path for book in self.books.values()}
         new = [path for path in journals_in_folders(self._paths) if path not in known]

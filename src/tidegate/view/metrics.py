@@ -1,4 +1,4 @@
-"""Metrics in OpenMetrics: base units, a label for every journal and application, and no label without a bound."""
+"""Metrics in OpenMetrics: base units, labels for journal and application, and a bounded number of labels."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from tidegate.view.panels import ApplicationNow
 from tidegate.view.ranges import operators
 
 MOST_APPLICATIONS = 200
-"""With more, those with the least error budget left are told; `tidegate_applications` counts all."""
+"""If there are more, only those with the least error budget left are exported; `tidegate_applications` counts all."""
 _MOST_OPERATED, _MOST_OPERATORS = 20, 20
-"""Applications whose operators are told, and operators of each."""
+"""Maximum number of applications with exported operators, and of operators per application."""
 _MOST_REASONS = 60
-"""Pairs of action and reason that are told apart; the rarest beyond that are counted as `other`."""
+"""Maximum number of exported pairs of action and reason. The rarest beyond that are counted as `other`."""
 _OPERATOR_WINDOW_S = 300.0
 
 _OF_APPLICATIONS: dict[str, tuple[str, str]] = {
-    "tidegate_backlog_rows": ("backlog_rows", "Rows that have arrived and are in no batch yet."),
+    "tidegate_backlog_rows": ("backlog_rows", "Rows that have arrived and are not in a batch yet."),
     "tidegate_backlog_seconds": ("backlog_s", "How long the backlog took to arrive."),
-    "tidegate_catch_up_seconds": ("catch_up_s", "Time until the backlog is gone, if load and capacity stay."),
+    "tidegate_catch_up_seconds": ("catch_up_s", "Time until the backlog is gone at the current load and capacity."),
     "tidegate_watermark_gap_seconds": ("watermark_gap_s", "Start of the last batch minus the event-time watermark."),
     "tidegate_objective_seconds": ("objective_s", "Latency objective of rows."),
     "tidegate_error_budget_remaining": ("budget_left", "Share of the error budget left: 1 untouched, 0 spent."),
-    "tidegate_arrival_rows_per_second": ("arrival_rows_per_s", "Rows that arrive."),
+    "tidegate_arrival_rows_per_second": ("arrival_rows_per_s", "Arrival rate."),
     "tidegate_forecast_rows_per_second": ("expected_rows_per_s", "Arrivals expected when a change would take effect."),
-    "tidegate_capacity_rows_per_second": ("capacity_rows_per_s", "Rows that the slots left for it could carry."),
+    "tidegate_capacity_rows_per_second": ("capacity_rows_per_s", "Rows that the slots available to it could process."),
     "tidegate_predicted_latency_seconds": ("predicted_p99_s", "99th percentile that the last decision predicted."),
     "tidegate_state_rows": ("state_rows", "Rows of state."),
-    "tidegate_admission_limit_rows": ("admission_rows", "Rows that a trigger may take."),
+    "tidegate_admission_limit_rows": ("admission_rows", "Maximum rows per trigger."),
 }
 _OPEN_METRICS = "application/openmetrics-text; version=1.0.0"
 _QUANTILES = {"0.5": "latency_p50_s", "0.9": "latency_p90_s", "0.99": "latency_p99_s"}
 
 
 class JournalMetrics:
-    """Collects from journals whenever somebody scrapes."""
+    """Collects from the journals at every scrape."""
 
     def __init__(self, books: Iterable[Book]) -> None:
         self._books = list(books)
@@ -56,7 +56,7 @@ class JournalMetrics:
 
 
 def exposition(books: Iterable[Book], accept: str) -> tuple[bytes, str]:
-    """Metrics of these journals and their content type: OpenMetrics, unless only the older text format is asked for."""
+    """Metrics of these journals and their content type: OpenMetrics, unless only the older format is accepted."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(JournalMetrics(books))
     encoder, kind = choose_encoder(accept if accept.startswith("text/plain") else _OPEN_METRICS)
@@ -98,10 +98,10 @@ def _applications(told: list[tuple[Book, list[ApplicationNow]]]) -> Iterator[Met
 def _operators(told: list[tuple[Book, list[ApplicationNow]]]) -> Iterator[Metric]:
     labels = ["journal", "application", "operator"]
     arrival = GaugeMetricFamily(
-        "tidegate_operator_arrival_rows_per_second", "Rows that reach the operator, mean of 5 minutes.", labels=labels
+        "tidegate_operator_arrival_rows_per_second", "Rows that reach the operator, mean over 5 minutes.", labels=labels
     )
     capacity = GaugeMetricFamily(
-        "tidegate_operator_capacity_rows_per_second", "Rows that its tasks could carry.", labels=labels
+        "tidegate_operator_capacity_rows_per_second", "Rows that its tasks could process.", labels=labels
     )
     load = GaugeMetricFamily("tidegate_operator_load_ratio", "Busy share of the slots it can use.", labels=labels)
     for book, applications in told:
@@ -143,9 +143,9 @@ def _control(books: list[Book]) -> Iterator[Metric]:
     decisions = CounterMetricFamily(
         "tidegate_decisions", "Decisions in the journal, by action and reason.", labels=["journal", "action", "reason"]
     )
-    applications = GaugeMetricFamily("tidegate_applications", "Applications that are watched.", labels=["journal"])
+    applications = GaugeMetricFamily("tidegate_applications", "Number of observed applications.", labels=["journal"])
     last = GaugeMetricFamily(
-        "tidegate_last_step_timestamp_seconds", "When the controller last took a step.", labels=["journal"]
+        "tidegate_last_step_timestamp_seconds", "Time of the controller's last step.", labels=["journal"]
     )
     for book in books:
         for (action, reason), count in _bounded(book.counts).items():
@@ -159,7 +159,7 @@ def _control(books: list[Book]) -> Iterator[Metric]:
 
 
 def _bounded(counts: Counter[tuple[str, str]]) -> Counter[tuple[str, str]]:
-    """Reasons of parts that are plugged in may be many: whatever they are, the labels stay few.
+    """Bound the number of labels, because plugged-in parts may have many reasons.
 
     >>> _bounded(Counter({("hold", f"reason-{number}"): 1 for number in range(100)}))["hold", "other"]
     40

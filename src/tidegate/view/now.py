@@ -1,4 +1,4 @@
-"""The newest state of a journal: what is shown on top, and what metrics are made of."""
+"""The newest state of a journal: the top of the page, and the source of the metrics."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def applications_now(book: Book) -> list[ApplicationNow]:
 
 
 def classes_now(book: Book) -> list[ClassNow]:
-    """Service classes as the controller knows them, and shares of applications that have no class."""
+    """Service classes as the controller knows them, and the shares of applications without a class."""
     knowledge = book.knowledge()
     if knowledge is None:
         return []
@@ -98,12 +98,12 @@ def classes_now(book: Book) -> list[ClassNow]:
 
 
 def lag_now(book: Book, application: str) -> list[Lag]:
-    """Rows that wait, by partition, the largest first."""
+    """Backlog by partition, largest first."""
     return [Lag(one["partition"], one["rows"]) for one in book.samples.get(application, {}).get("lag", ())]
 
 
 def recommended(book: Book) -> Decision | None:
-    """The newest decision where it has actions that were not carried out."""
+    """The newest decision, if it has actions that were not carried out."""
     tree = book.newest
     if tree is None or tree["d"] is None or tree["r"] is not None or not tree["d"]["actions"]:
         return None
@@ -144,7 +144,7 @@ def _application(book: Book, sample: dict[str, Any], policy: Policy | None, slot
 
 
 def slots_left(slots: float, others: float, sharing: int) -> float:
-    """Slots for one of several applications: what the others do not keep busy, and its fair part at least.
+    """Slots for one of several applications: what the others do not keep busy, but at least its fair share.
 
     >>> slots_left(8, others=3, sharing=2), slots_left(8, others=11, sharing=2)
     (5, 4.0)
@@ -153,7 +153,7 @@ def slots_left(slots: float, others: float, sharing: int) -> float:
 
 
 def capacity_rows_per_s(slots: float | None, row_s: float | None) -> float | None:
-    """Rows that the slots carry when nothing but rows costs anything: an upper bound.
+    """Rows per second that the slots could process if only rows cost time: an upper bound.
 
     >>> capacity_rows_per_s(4, 0.01)
     400.0
@@ -162,7 +162,7 @@ def capacity_rows_per_s(slots: float | None, row_s: float | None) -> float | Non
 
 
 def backlog_s(rows: float | None, arrival: float | None) -> float | None:
-    """How long the rows that wait took to arrive.
+    """How long the backlog took to arrive.
 
     >>> backlog_s(600, 200), backlog_s(600, 0), backlog_s(0, 0)
     (3.0, None, 0.0)
@@ -173,7 +173,7 @@ def backlog_s(rows: float | None, arrival: float | None) -> float | None:
 
 
 def catch_up_s(rows: float | None, arrival: float | None, capacity: float | None) -> float | None:
-    """Until the backlog is gone, if load and capacity stay; None where capacity does not exceed the load.
+    """Time until the backlog is gone at the current load and capacity; None if capacity does not exceed the load.
 
     >>> catch_up_s(600, 200, 300), catch_up_s(600, 200, 150)
     (6.0, None)

@@ -1,4 +1,4 @@
-"""The API described: paths and parameters by hand, answers from the panels' types."""
+"""The OpenAPI description: paths and parameters by hand, responses from the panels' types."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _NAME = {"type": "string", "minLength": 1, "maxLength": 300, "pattern": r"^[^\u0
 _TIME = {"type": "number", "minimum": -_LARGEST_S, "maximum": _LARGEST_S}
 
 PARAMETERS: dict[str, dict[str, Any]] = {
-    "journal": {"schema": _NAME, "description": "Name of a journal; left out: the first."},
-    "application": {"schema": _NAME, "description": "Name of an application; left out: the first."},
-    "start": {"schema": _TIME, "description": "Begin of the range, seconds since 1970; left out: that of the journal."},
-    "end": {"schema": _TIME, "description": "End of the range; left out: that of the journal."},
+    "journal": {"schema": _NAME, "description": "Name of a journal. Default: the first."},
+    "application": {"schema": _NAME, "description": "Name of an application. Default: the first."},
+    "start": {"schema": _TIME, "description": "Start of the range, seconds since 1970. Default: start of the journal."},
+    "end": {"schema": _TIME, "description": "End of the range. Default: end of the journal."},
     "points": {
         "schema": {"type": "integer", "minimum": 10, "maximum": MOST_POINTS, "default": 600},
-        "description": "Most values of a column.",
+        "description": "Maximum number of values per column.",
     },
 }
 _OF_JOURNAL = ("journal",)
@@ -36,8 +36,8 @@ READS: dict[str, tuple[str, tuple[str, ...], Any]] = {
     "operators": ("Operators of one application over the range", _OF_APPLICATION, list[OperatorLoad]),
     "timeline": ("Decisions and holds", _OF_RANGE, list[Moment]),
     "classes": ("Service classes and shares", _OF_JOURNAL, list[ClassNow]),
-    "cost": ("Cost of the pool, beside a fixed one", _OF_RANGE, Cost),
-    "lag": ("Rows that wait, by partition of the source", ("journal", "application"), list[Lag]),
+    "cost": ("Cost of the pool, compared with a fixed one", _OF_RANGE, Cost),
+    "lag": ("Backlog by partition of the source", ("journal", "application"), list[Lag]),
 }
 
 
@@ -45,24 +45,24 @@ _Executors = Annotated[int, Field(ge=1, le=100_000)]
 
 
 class SteerBody(BaseModel):
-    """What a person asks of the controller."""
+    """A request to the controller."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     act: Literal["pause", "resume", "mode", "bounds", "apply"]
     who: Annotated[str, Field(min_length=1, max_length=80, pattern=r"^[^\x00-\x1f\x7f]+$")]
-    """Who asks; it goes into the journal."""
+    """Who makes the request; recorded in the journal."""
     mode: Literal["off", "recommend", "apply"] | None = None
     """With `mode`."""
     min: _Executors | None = None
     """With `bounds`."""
     max: _Executors | None = None
     step: Annotated[int, Field(ge=0, le=2**53)] | None = None
-    """With `apply`: the step whose recommendation is meant."""
+    """With `apply`: the step whose recommendation to apply."""
 
 
 class Answer(BaseModel):
-    """A request was taken."""
+    """The request was accepted."""
 
     accepted: str
 
@@ -79,7 +79,7 @@ def description() -> dict[str, Any]:
     paths: dict[str, Any] = {}
     for name, (words, parameters, answer) in READS.items():
         paths[f"/api/v1/{name}"] = {"get": _get(name, words, [_query(one) for one in parameters], answer, schemas)}
-    number = {"name": "number", "in": "path", "required": True, "description": "Place of the step in the journal."}
+    number = {"name": "number", "in": "path", "required": True, "description": "Number of the step in the journal."}
     number["schema"] = {"type": "integer", "minimum": 0, "maximum": 2**53}
     words = "One decision in full: reasons, prediction, outcome"
     paths["/api/v1/decisions/{number}"] = {
@@ -91,11 +91,11 @@ def description() -> dict[str, Any]:
     paths["/api/v1/steer"] = {
         "post": {
             "operationId": "steer",
-            "summary": "Ask something of the running controller",
+            "summary": "Send a request to the running controller",
             "security": [{"token": []}],
             "requestBody": {"required": True, "content": _json(_schema(SteerBody, schemas))},
             "responses": {
-                "202": {"description": "Taken up at the next step", "content": _json(_schema(Answer, schemas))},
+                "202": {"description": "Accepted for the next step", "content": _json(_schema(Answer, schemas))},
                 **_problems(schemas, 400, 401, 403, 409, 415),
             },
         }
@@ -105,7 +105,7 @@ def description() -> dict[str, Any]:
         "info": {
             "title": "Tidegate",
             "version": version("tidegate"),
-            "description": "What a Tidegate controller saw, decided and did. Times are seconds since 1970.",
+            "description": "What a Tidegate controller observed, decided and did. Times are seconds since 1970.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "paths": paths,
@@ -134,11 +134,11 @@ def _query(name: str) -> dict[str, Any]:
 
 def _problems(schemas: dict[str, Any], *codes: int) -> dict[str, Any]:
     words = {
-        400: "Something in the request cannot be used",
+        400: "The request is invalid",
         401: "The token is missing or wrong",
-        403: "Not from here",
-        404: "Not there",
-        409: "Not now",
+        403: "Not allowed from this site or without a token",
+        404: "Not found",
+        409: "Not possible at the moment",
         415: "Not JSON",
         503: "The fleet does not answer",
     }

@@ -1,6 +1,6 @@
-"""The metrics of `/metrics`, pushed to an OpenTelemetry collector (OTLP over HTTP) for people who do not scrape.
+"""Pushes the metrics of `/metrics` to an OpenTelemetry collector (OTLP over HTTP).
 
-Names, labels and bounds are those of `/metrics`. The journals are read once for each export, on the reading thread.
+Names, labels and bounds are those of `/metrics`. The journals are read once per export, on the reading thread.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FRESH_S = 2.0
 
 
 class Exporter:
-    """Pushes until it is closed. A collector that does not answer is logged by the SDK and disturbs nobody."""
+    """Pushes metrics until it is closed. If the collector does not answer, the SDK logs it and nothing else happens."""
 
     def __init__(self, library: Library, endpoint: str, every_s: float = _EXPORT_EVERY_S) -> None:
         try:
@@ -49,7 +49,7 @@ class Exporter:
             make(name, [partial(self._observations, name)], unit=unit, description=family.documentation)
 
     def close(self) -> None:
-        """Push what is known, and end."""
+        """Push the latest values and stop."""
         self._provider.shutdown()
 
     def _observations(self, name: str, _: Any) -> Iterable[Any]:
@@ -59,7 +59,7 @@ class Exporter:
         return [] if family is None else [Observation(float(one.value), dict(one.labels)) for one in family.samples]
 
     def _families(self) -> dict[str, Metric]:
-        """All instruments are asked in one go: they share one look at the journals."""
+        """All instruments share one read of the journals."""
         if time.monotonic() - self._read_at > _FRESH_S:
             try:
                 self._seen = self._library.run(self._read).result()

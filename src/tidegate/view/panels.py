@@ -1,4 +1,4 @@
-"""What there is to show, one type for each panel. Unknown is None; units are in the names."""
+"""The data of each panel, one type per panel. Unknown values are None; units are in the names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Column = list[float | None]
 
 @dataclass(frozen=True, slots=True)
 class ApplicationNow:
-    """One application as it was last seen."""
+    """The latest state of one application."""
 
     application: str
     running: bool
@@ -24,9 +24,9 @@ class ApplicationNow:
     budget_left: float | None
     backlog_rows: float | None
     backlog_s: float | None
-    """How long it takes to arrive: the age of the oldest row that waits."""
+    """How long the backlog took to arrive: the age of its oldest row."""
     catch_up_s: float | None
-    """Until the backlog is worked off; None where the load leaves nothing to do it with."""
+    """Time until the backlog is gone; None if the load leaves no spare capacity."""
     arrival_rows_per_s: float | None
     expected_rows_per_s: float | None
     capacity_rows_per_s: float | None
@@ -34,13 +34,13 @@ class ApplicationNow:
     admission_rows: int | None
     state_rows: int | None
     distrust: str | None
-    """Why its metrics are not acted on."""
+    """Why its metrics are not trusted."""
     error: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class PoolNow:
-    """The executors as they were last seen."""
+    """The latest state of the executors."""
 
     wanted: int
     requested: int
@@ -53,7 +53,7 @@ class PoolNow:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something that happened to the control itself."""
+    """An event of the controller itself."""
 
     time_s: float
     event: str
@@ -71,13 +71,13 @@ class Overview:
     mode: str | None
     interval_s: float
     indexed: float
-    """Share of the steps that can be shown: an old journal is summed up when it is first opened."""
+    """Share of the steps that can be shown: an old journal is indexed when it is first opened."""
     steerable: bool
     paused: bool
     pool: PoolNow | None
     applications: list[ApplicationNow]
     recommendation: list[str]
-    """What the newest decision would do, where it was not done."""
+    """The actions of the newest decision, if they were not carried out."""
     step: int | None
     notes: list[Note]
 
@@ -89,7 +89,7 @@ class Series:
     start_s: float
     end_s: float
     bucket_s: float
-    """What a value stands for."""
+    """The time that one value covers."""
     time_s: list[float]
     columns: dict[str, Column]
 
@@ -103,9 +103,9 @@ class OperatorLoad:
     rows_in_per_s: float | None
     rows_out_per_s: float | None
     busy_slots: float
-    """Slots that its tasks held on the average."""
+    """Mean number of slots that its tasks occupied."""
     load: float | None
-    """Of the slots that it can use at most: the lesser of its tasks and the pool."""
+    """Share of the slots that it can use: the smaller of its tasks and the pool."""
     parallelism: int | None
     skew: float | None
     communication: float
@@ -118,7 +118,7 @@ class OperatorLoad:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A decision that acted, a recommendation, or a stretch of holds for one reason."""
+    """A decision that acted, a recommendation, or consecutive holds for one reason."""
 
     number: int
     time_s: float
@@ -145,7 +145,7 @@ class DecisionDetail:
 
 @dataclass(frozen=True, slots=True)
 class ClassNow:
-    """A service class, or an application that has a share of its own."""
+    """A service class, or an application with its own share."""
 
     name: str
     latency_s: float | None
@@ -160,7 +160,7 @@ class ClassNow:
 
 @dataclass(frozen=True, slots=True)
 class FleetNow:
-    """A fleet at a glance. Rows are told as `tidegate fleet status --json` tells them."""
+    """A fleet at a glance. Rows have the form of `tidegate fleet status --json`."""
 
     centre: dict[str, Any]
     regions: list[dict[str, Any]]
@@ -171,7 +171,7 @@ class FleetNow:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What the pool cost over the range, beside the fixed pool that the busiest minute asks for."""
+    """Cost of the pool over the range, compared with a fixed pool for the busiest minute."""
 
     hours: float
     executor_hours: float
@@ -180,12 +180,12 @@ class Cost:
     fixed_executors: int | None
     fixed_money: float | None
     saved: float | None
-    """Share of the fixed pool's cost."""
+    """As a share of the fixed pool's cost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """Rows that wait in one partition of a source."""
+    """Backlog in one partition of a source."""
 
     partition: str
     rows: int

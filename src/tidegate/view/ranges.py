@@ -56,7 +56,7 @@ _MOST_MOMENTS = 400
 
 
 def series(book: Book, application: str, start_s: float, end_s: float, points: int) -> Series:
-    """Everything that is drawn over time for one application."""
+    """All time series of one application."""
     bucket_s = max(1.0, (end_s - start_s) / points)
     times, columns = _grouped(book, "minutes", _APPLICATION, start_s, end_s, bucket_s, application)
     _, pool = _on(times, *_grouped(book, "minutes_pool", _POOL, start_s, end_s, bucket_s))
@@ -92,7 +92,7 @@ def operators(book: Book, application: str, start_s: float, end_s: float) -> lis
 
 
 def timeline(book: Book, start_s: float, end_s: float) -> list[Moment]:
-    """Decisions and holds, oldest first; holds in a row for one reason are one moment."""
+    """Decisions and holds, oldest first. Consecutive holds for one reason are one moment."""
     source = book.source("moments", start_s, end_s)
     where = f"FROM {source} WHERE end_s >= ? AND time_s <= ?"
     rows = book.database.execute(
@@ -107,7 +107,7 @@ def timeline(book: Book, start_s: float, end_s: float) -> list[Moment]:
             last.end_s, last.steps = until_s, last.steps + steps
         else:
             spans.append(_Span(number, until_s, steps, kind, code, body))
-    if len(spans) > _MOST_MOMENTS:  # what was done matters more than what was not
+    if len(spans) > _MOST_MOMENTS:  # actions matter more than holds
         deeds = [one for one in spans if one.kind == "acted"][-_MOST_MOMENTS:]
         others = sorted((one for one in spans if one.kind != "acted"), key=lambda one: -one.steps)
         spans = sorted(deeds + others[: _MOST_MOMENTS - len(deeds)], key=lambda one: one.number)
@@ -121,7 +121,7 @@ def timeline(book: Book, start_s: float, end_s: float) -> list[Moment]:
 
 @dataclass(slots=True)
 class _Span:
-    """Moments in a row that are one."""
+    """Consecutive moments that are shown as one."""
 
     number: int
     end_s: float
@@ -142,7 +142,7 @@ def decision(book: Book, number: int) -> DecisionDetail | None:
 
 
 def cost(book: Book, start_s: float, end_s: float) -> Cost:
-    """The pool's cost, and that of the fixed pool which the busiest minute asks for."""
+    """The cost of the pool, and of the fixed pool that the busiest minute needs."""
     policy, pool = book.policy(), book.source("minutes_pool", start_s, end_s)
     executor_s, seconds, slots_each = book.database.execute(
         "SELECT sum(registered * seconds), sum(seconds), max(slots / nullif(registered, 0))"
@@ -150,7 +150,7 @@ def cost(book: Book, start_s: float, end_s: float) -> Cost:
         (start_s, end_s),
     ).fetchone()
     source = book.source("minutes", start_s, end_s)
-    # An application needs its slots at least for the rows that come; all of them together in their busiest minute.
+    # An application needs slots at least for its arriving rows; the pool must serve all of them in the busiest minute.
     needed = book.database.execute(
         "SELECT max(needed) FROM (SELECT sum(needed) AS needed FROM (SELECT application,"
         " CAST(time_s / 60 AS INTEGER) AS minute, max(coalesce(needed_slots, arrival * row_s)) AS needed"
@@ -195,14 +195,14 @@ def _grouped(
 
 
 def _on(times: list[float], own: list[float], columns: dict[str, Column]) -> tuple[list[float], dict[str, Column]]:
-    """Columns on other times: what is not known there is None."""
+    """Columns at other times; None where a value is unknown."""
     place = {time: at for at, time in enumerate(own)}
     at = [place.get(time) for time in times]
     return times, {name: [None if one is None else of[one] for one in at] for name, of in columns.items()}
 
 
 def _derive(columns: dict[str, Column], everybody: dict[str, Column]) -> None:
-    """Capacity from the slots that the others leave; the rest follows from it."""
+    """Compute the capacity from the slots that the others leave, and what follows from it."""
     capacity: Column = []
     seen = (columns["slots"], everybody["busy"], everybody["sharing"], columns["arrival"], columns["row_s"])
     for slots, busy, sharing, arrival, row_s in zip(*seen, strict=True):
@@ -250,11 +250,11 @@ def _moment(span: _Span, time_s: float, title: str, reason: str, text: str) -> M
 
 
 def _titles(actions: list[dict[str, Any]]) -> Iterator[str]:
-    """One for each action; state that moves in a decision is told once, however many partitions it has."""
+    """One title per action. State moves of a decision share one, however many partitions they involve."""
     moves = Counter(action["application"] for action in actions if action["kind"] == "move-state")
     yield from (_action_text(action) for action in actions if action["kind"] != "move-state" or moves.total() == 1)
     if moves.total() > 1:
-        yield from (f"{name}: {count} state partitions move" for name, count in moves.items())
+        yield from (f"{name}: moving {count} state partitions" for name, count in moves.items())
 
 
 def _action_text(action: dict[str, Any]) -> str:
@@ -264,7 +264,7 @@ def _action_text(action: dict[str, Any]) -> str:
 
 
 def _short(value: float | None) -> float | None:
-    """Five significant digits: more cannot be seen, and would be sent."""
+    """Five significant digits: more would be sent but not visible."""
     if value is None:
         return None
     return float(f"{value:.5g}") if abs(value) < 1e9 else float(round(value))

@@ -1,4 +1,4 @@
-"""The page and its figures in one file that can be mailed: the same panels and code, without a server."""
+"""The page and its data in one file: the same panels and code, without a server."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def write_report(
     comparison: Comparison | None = None,
     name: str = "report.html",
 ) -> Path:
-    """Write the page into the folder; return its path. A comparison stands above the journals' panels."""
+    """Write the page into the folder and return its path. A comparison is placed above the journals' panels."""
     collected = []
     for path, own in journal_names(list(journals)).items():
         book = Book(path, own)
@@ -44,7 +44,7 @@ def write_report(
 
 
 def figures(book: Book) -> dict[str, Any]:
-    """All that the panels show, over the whole journal."""
+    """The data of all panels, over the whole journal."""
     book.index(_FOREVER_S)
     start_s, end_s = book.span_s or (0.0, 1.0)
     overview = now.overview(book)
@@ -65,7 +65,7 @@ def figures(book: Book) -> dict[str, Any]:
 
 
 def page(data: dict[str, Any], title: str) -> str:
-    """The page with styles, scripts and figures inside. It may load nothing, and says so to the browser."""
+    """The page with styles, scripts and data inside. Its content policy forbids loading anything else."""
     text = _file("index.html")
     script = "\n".join(_plain(_file(name)) for name in _SCRIPTS)
     # In a script element only "</" and "<!--" end the text early.
@@ -91,7 +91,7 @@ def page(data: dict[str, Any], title: str) -> str:
 
 
 def _plain(module: str) -> str:
-    """A module as a part of one script: without its imports and exports."""
+    """A module as part of one script, without its imports and exports."""
     without = re.sub(r"^import [^;]*;\n", "", module, flags=re.MULTILINE)
     return re.sub(r"^export ", "", without, flags=re.MULTILINE)
 

@@ -1,4 +1,4 @@
-"""The server in a thread of its own: it reads the journal like anybody else, and the control thread never waits."""
+"""The server in its own thread. It reads the journal like any other reader, so the control thread never waits."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _END_WAIT_S = 5.0
 
 
 class Console:
-    """A running server. `close` ends it; so does the end of the process."""
+    """A running server. It ends with `close` or with the process."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Console:
         access = Access(rule.host, read_token(rule.token_file))
         self.library = Library(journals, fleet)
         if (rule.certificate is None) != (rule.key is None):
-            raise InvalidInput("console: certificate and key go together")
+            raise InvalidInput("console: certificate and key belong together; give both or neither")
         self.library.open()
         if steer is not None:
             self.library.steerable = next(iter(self.library.books))
@@ -84,7 +84,7 @@ class Console:
         self.url = f"{scheme}://{f'[{name}]' if ':' in name else name}:{port}/"
         if not access.loopback:
             logger.warning(
-                "the console can be reached by others at %s; everybody with the token can read and steer", self.url
+                "the console can be reached from other machines at %s; the token allows reading and steering", self.url
             )
         self._thread = threading.Thread(
             target=self._server.run, kwargs={"sockets": [listening]}, name="tidegate-console", daemon=True
@@ -94,7 +94,7 @@ class Console:
         while not self._server.started and self._thread.is_alive() and time.monotonic() < until_s:
             time.sleep(0.01)
         if not self._server.started:
-            raise EnvironmentUnfit(f"the console did not start at {self.url}")
+            raise EnvironmentUnfit(f"the console did not start at {self.url}; see the log")
         self._ended = threading.Event()
         self._exporter = exporter
         if rule.alert_webhook or rule.alert_command:
@@ -106,7 +106,7 @@ class Console:
         return self._thread.is_alive()
 
     def wait(self) -> None:
-        """Until it ends."""
+        """Wait until it ends."""
         while self._thread.is_alive():
             self._thread.join(0.5)
 

@@ -1,4 +1,4 @@
-"""The essentials of a journal for a terminal of 80 columns."""
+"""A journal at a glance, for a terminal of 80 columns."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def screen(book: Book) -> RenderableType:
     worst = sorted(seen.applications, key=lambda one: 1.0 if one.budget_left is None else one.budget_left)
     parts.append(_applications(worst[:_MOST_APPLICATIONS]))
     if len(worst) > _MOST_APPLICATIONS:
-        parts.append(Text(f"… and {len(worst) - _MOST_APPLICATIONS} more, with more of their budgets left", "dim"))
+        parts.append(Text(f"… and {len(worst) - _MOST_APPLICATIONS} more, with more error budget left", "dim"))
     if worst:
         start_s = max(seen.first_s or 0.0, end_s - _WINDOW_S)
         parts.append(_sparks(worst[0], ranges.series(book, worst[0].application, start_s, end_s, _SPARK)))
@@ -138,7 +138,7 @@ def _count(value: float | None) -> str:
 def _clock(time_s: float | None) -> str:
     if time_s is None:
         return "–"
-    if time_s < 1e8:  # simulated time begins at 0
+    if time_s < 1e8:  # simulated time starts at 0
         return f"{int(time_s // 60):d}:{int(time_s % 60):02d}"
     return datetime.fromtimestamp(time_s).strftime("%H:%M:%S")
 

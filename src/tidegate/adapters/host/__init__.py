@@ -1,1 +1,1 @@
-"""A host's own knobs and senses: CPU and memory by control groups, and probes of saturation."""
+"""Control and observation of a host: CPU and memory limits by control groups, and probes of saturation."""

@@ -1,7 +1,7 @@
-"""Control groups as files, version 1 and 2: where they are mounted, what their knobs are called, what a default is.
+"""Control groups as files, versions 1 and 2: where they are mounted, the names of their knobs, and their defaults.
 
-Version 1 mounts a tree per controller and shares CPU by `cpu.shares`; version 2 has one tree, `cpu.weight`, and hands
-controllers down explicitly (`cgroup.subtree_control`). Machines in between mount both, with the controllers in one.
+Version 1 mounts a tree per controller and shares CPU by `cpu.shares`. Version 2 has one tree and `cpu.weight`, and
+delegates controllers explicitly (`cgroup.subtree_control`). Hybrid machines mount both; each controller is in one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CONTROLLERS: tuple[Controller, ...] = ("cpu", "memory")
 PROCS = "cgroup.procs"
 _PERIOD_US = 100_000
 _V1_UNLIMITED = 1 << 60
-"""Version 1 writes "no limit" as the largest page-aligned number."""
+"""Version 1 stores "no limit" as the largest page-aligned number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +33,16 @@ class Knobs:
     memory_file: str
 
     def weight(self, share: float) -> str:
-        """A share of the host as a weight: only proportions count, so a full share is ten times the default."""
+        """A share of the host as a weight. Only proportions count, so a full share is ten times the default."""
         return self.clamped(10 * self.weight_default * share)
 
     def clamped(self, weight: float) -> str:
-        """A weight as the kernel takes it."""
+        """A weight within the kernel's range."""
         least, most = self.weight_range
         return str(min(most, max(least, round(weight))))
 
     def quota(self, cpus: float | None) -> dict[str, str]:
-        """At most so many CPUs; None lifts the quota. File → text, in the order to write."""
+        """At most this many CPUs; None removes the quota. File → text, in the order to write."""
         if self.version == 2:
             return {"cpu.max": f"{'max' if cpus is None else round(cpus * _PERIOD_US)} {_PERIOD_US}"}
         quota = "-1" if cpus is None else str(max(1000, round(cpus * _PERIOD_US)))
@@ -58,7 +58,7 @@ V2 = Knobs(2, "cpu.weight", 100, (1, 10_000), "memory.max")
 
 
 class CgroupFiles:
-    """The kernel's side, one call each; tests put a kernel of their own in its place."""
+    """The calls to the kernel. Tests replace it with their own kernel."""
 
     def read(self, path: Path) -> str:
         return path.read_text().strip()
@@ -67,7 +67,7 @@ class CgroupFiles:
         path.write_text(text)
 
     def may_make_in(self, path: Path) -> bool:
-        """Could groups be made here? Asked, not tried: the group may be somebody else's."""
+        """Could groups be created here? Checked without trying, because the group may belong to someone else."""
         return os.access(path, os.W_OK | os.X_OK)
 
     def make(self, path: Path) -> None:
@@ -79,7 +79,7 @@ class CgroupFiles:
 
 @dataclass(frozen=True, slots=True)
 class CgroupTree:
-    """Where each controller's groups are, on this machine."""
+    """Where the groups of each controller are on this machine."""
 
     roots: dict[Controller, tuple[Path, Knobs]]
     unified: Path | None = None
@@ -87,7 +87,7 @@ class CgroupTree:
 
     @classmethod
     def find(cls, mounts: str | None = None, proc: Path = Path("/proc")) -> CgroupTree:
-        """Read the mount table; a controller is taken where it really is, version 2 first."""
+        """Read the mount table. A controller is used where it really is, version 2 first."""
         table = mounts if mounts is not None else (proc / "self/mounts").read_text()
         rows = [line.split() for line in table.splitlines() if len(line.split()) >= 4]
         unified = next((Path(row[1]) for row in rows if row[2] == "cgroup2"), None)
@@ -113,13 +113,13 @@ class CgroupTree:
 
 
 def capability(controller: Controller, tree: CgroupTree, files: CgroupFiles) -> Capability:
-    """Whether groups can be made for a controller; nothing is touched to find out."""
+    """Whether groups can be created for a controller. Checked without changing anything."""
     if controller not in tree.roots:
         return Capability(controller, False, "the controller is not mounted")
     _, knobs = tree.roots[controller]
     origin = tree.group_of(os.getpid(), controller)
     if not files.may_make_in(origin):
-        return Capability(controller, False, f"no groups may be made in {origin}; ask for a delegated group")
+        return Capability(controller, False, f"no permission to create groups in {origin}; ask for a delegated group")
     return Capability(controller, True, f"control groups version {knobs.version}, {origin}")
 
 
@@ -133,7 +133,7 @@ def is_unlimited(text: str) -> bool:
 
 
 def member_ids(text: str) -> Iterable[int]:
-    """The processes listed in `cgroup.procs`; 0 stands for one that this namespace cannot see."""
+    """The processes listed in `cgroup.procs`; 0 stands for a process that this namespace cannot see."""
     return [pid for pid in map(int, text.split()) if pid > 0]
 
 

@@ -1,4 +1,4 @@
-"""The machine that the driver runs on: processors, memory, pressure, and what a probe says of its memory."""
+"""The machine of the driver: processors, memory, pressure, and a probe of its memory bandwidth."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tidegate.domain import HostSample
 
 class _Machine(Protocol):
     def memory(self) -> tuple[int, int]:
-        """Bytes in all, and bytes that are free or can be made so."""
+        """Total bytes, and bytes that are free or can be freed."""
 
     def busy(self) -> float:
-        """The busy share of all processors since the last call; 0 at first."""
+        """The busy share of all processors since the last call; 0 on the first call."""
 
 
 class _Psutil:
@@ -35,7 +35,7 @@ class _Psutil:
 
 
 class _Proc:
-    """Linux without psutil: the same numbers from /proc. Elsewhere nothing is known of memory."""
+    """Linux without psutil: the same numbers from /proc. On other systems, memory is unknown."""
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
         self._proc = proc
@@ -54,7 +54,7 @@ class _Proc:
             ticks = [int(part) for part in (self._proc / "stat").read_text().split("\n", 1)[0].split()[1:9]]
         except OSError:
             return 0.0
-        now = sum(ticks), ticks[3] + ticks[4]  # all, and of it idle or waiting for a disk
+        now = sum(ticks), ticks[3] + ticks[4]  # all ticks, and those idle or waiting for a disk
         before, self._last = self._last or now, now
         passed = now[0] - before[0]
         return min(max(1 - (now[1] - before[1]) / passed, 0.0), 1.0) if passed > 0 else 0.0
@@ -72,7 +72,7 @@ def _installed(name: str) -> bool:
 
 
 class HostWatch:
-    """Looks at this machine. `works_here` says whether executors run on it too: only then its memory tells of them."""
+    """Samples this machine. `works_here`: executors run on it too, so its memory is also theirs."""
 
     def __init__(self, works_here: bool) -> None:
         self._machine = _machine()

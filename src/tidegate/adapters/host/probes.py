@@ -1,6 +1,6 @@
 """Probes of a host's memory bandwidth and stalls: resctrl, perf's uncore counters, or pressure stall information.
 
-The best that the machine offers is chosen once and says its name. All of them read files below a root, or ask `perf`.
+The best available probe is chosen once and reports its name. Probes read files below a root, or call `perf`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Probe(Protocol):
     def name(self) -> str: ...
 
     def read(self, now_s: float) -> HostSignal | None:
-        """What is known now; None where two readings are needed and this is the first, or reading failed."""
+        """The current value; None if reading failed, or if this is the first of two readings that are needed."""
         ...
 
 
@@ -54,14 +54,14 @@ class ResctrlProbe:
 
     def _count(self) -> int | None:
         try:
-            # A domain that cannot be read says "Unavailable".
+            # An unreadable domain contains "Unavailable".
             return sum(int(path.read_text()) for path in self._counters) if self._counters else None
         except (OSError, ValueError):
             return None
 
 
 class PerfProbe:
-    """Reads and writes at the memory controllers (uncore IMC), counted by `perf stat` for a moment."""
+    """Reads and writes at the memory controllers (uncore IMC), counted with a short `perf stat`."""
 
     name = "perf"
 
@@ -95,7 +95,7 @@ class PerfProbe:
 
 
 def _bytes(line: str) -> float:
-    """One line of `perf stat -x ,`: value, unit, event, …; the kernel scales to MiB where it can.
+    """One line of `perf stat -x ,`: value, unit, event, …; the kernel scales to MiB if it can.
 
     >>> _bytes("12.5,MiB,uncore_imc_0/cas_count_read/,50000000,100.00,,")
     13107200.0
@@ -133,7 +133,7 @@ class PressureProbe:
 
 
 class NoProbe:
-    """The machine tells nothing: saturation is judged by service times alone."""
+    """No probe is available: saturation is judged by service times alone."""
 
     name = "none"
 
@@ -142,7 +142,7 @@ class NoProbe:
 
 
 def choose_probe(root: Path = Path("/")) -> Probe:
-    """The best source that answers here."""
+    """The best probe that is available here."""
     for probe in (ResctrlProbe(root), PerfProbe(root), PressureProbe(root)):
         if probe.available:
             return probe

@@ -1,7 +1,7 @@
-"""Records of what was done to control groups: whose they are, and what they may ask to be undone.
+"""Records of changes to control groups: who owns them, and what they may undo.
 
-A record moves processes and removes groups when it is undone, possibly with the rights of root. So it counts only in a
-folder and a file that belong to this user alone, and only for groups that Tidegate makes, beneath the mounted trees.
+Undoing a record moves processes and removes groups, possibly with root rights. A record is therefore valid only if its
+folder and file belong to this user alone, and only for groups that Tidegate makes, below the mounted trees.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from tidegate.adapters.host.cgroups import CgroupTree
 from tidegate.domain.errors import EnvironmentUnfit
 
 PARENT = "tidegate"
-"""Our groups are in a group of this name, beneath the one that their processes came from."""
+"""Our groups are inside a group of this name, below the original group of their processes."""
 
 
 def make_private(folder: Path) -> None:
-    """Make the folder for this user alone; refuse one that somebody else has made, or can write to."""
+    """Create the folder for this user alone. A folder that others have created or can write to is refused."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     if problem := not_private(folder):
         raise EnvironmentUnfit(f"{problem}; remove it, or set TMPDIR to a folder of your own")
 
 
 def not_private(folder: Path) -> str | None:
-    """What is wrong with the folder; None where it is this user's alone."""
+    """What is wrong with the folder; None if it belongs to this user alone."""
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode):
         return f"{folder} is not a folder"
     if found.st_uid != os.geteuid():
-        return f"{folder} belongs to somebody else (user {found.st_uid})"
+        return f"{folder} belongs to another user ({found.st_uid})"
     if found.st_mode & 0o077:
-        return f"{folder} is open to others (mode {stat.S_IMODE(found.st_mode):o}; it has to be 700)"
+        return f"{folder} is open to other users (mode {stat.S_IMODE(found.st_mode):o}; it must be 700)"
     return None
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """Raises `ValueError` for anything but a record of this user's."""
+    """Raises `ValueError` for anything but a record of this user."""
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW)) as file:
         found = os.fstat(file.fileno())
         if found.st_uid != os.geteuid() or found.st_mode & 0o022:
@@ -51,7 +51,7 @@ def read_record(path: Path) -> dict[str, Any]:
 
 
 def check_record(record: dict[str, Any], tree: CgroupTree) -> None:
-    """Raises `ValueError` where a record names anything but groups of ours and those that they came from."""
+    """Raises `ValueError` if a record names anything but our groups and those their processes came from."""
     roots = [root.resolve() for root, _ in tree.roots.values()]
     for place in record["places"]:
         folder, origin = Path(place["folder"]), Path(place["origin"])

@@ -1,9 +1,9 @@
-"""CPU weight, quota and memory for the processes of an application or a class, by control groups; and the way back.
+"""CPU weight, quota and memory for the processes of an application or a class, by control groups; and how to undo it.
 
-Groups are made beneath the group that the processes are in already, so a limit that somebody else has set above them
-still holds. What was done is written to a record before it is done: `restore` undoes it at the end, a guardian process
-undoes it when the owner is killed, and `recover` at the next start where the guardian was killed too.
-Queries inside one Java process cannot be told apart by groups; scheduler pools serve there (`pools.py`).
+Groups are created below the current group of the processes, so limits that others have set above still hold. Changes
+are recorded before they are made. `restore` undoes them at the end, a guardian process undoes them if the owner is
+killed, and `recover` undoes them at the next start if the guardian was killed too.
+Queries inside one Java process cannot be separated by groups; there, scheduler pools are used (`pools.py`).
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from tidegate.domain.errors import EnvironmentUnfit, InvalidInput
 logger = logging.getLogger("tidegate")
 
 RECORDS = Path(tempfile.gettempdir()) / f"tidegate-groups-{os.getuid()}"
-"""Whoever writes here has processes moved: the folder is this user's alone, and is not used where it is not."""
+"""Records here cause processes to be moved, so the folder is used only if it belongs to this user alone."""
 _MEMORY_MARGIN = 1.1
-"""A limit stays this much above what the processes hold now: a heap that is being collected needs room."""
+"""A limit stays this factor above the memory in use, because a heap needs room for garbage collection."""
 _SWEEPS = 5
 _HANDED = "cgroup.subtree_control"
 _NICE_STEP = 1.25
-"""One step of niceness changes a process's weight by this factor, in Linux."""
+"""In Linux, one step of niceness changes a process's weight by this factor."""
 
 
 class ProcessGroups:
-    """The groups that one controller owns. Nothing is touched until a group is adopted or set."""
+    """The groups that one controller owns. Nothing changes until a group is adopted or set."""
 
     def __init__(
         self,
@@ -63,53 +63,53 @@ class ProcessGroups:
         self._record_path = records / f"{os.getpid()}-{id(self):x}.json"
         self._members: dict[str, list[int]] = {}
         self._places: dict[str, dict[Controller, tuple[Path, Path]]] = {}
-        """Group → controller → (its folder, the folder its processes came from)."""
+        """Group → controller → (its folder, the original folder of its processes)."""
         self._handed: dict[Path, list[Controller]] = {}
-        """Version 2: the groups that hand controllers down on our behalf."""
+        """Version 2: the groups that delegate controllers on our behalf."""
         self._guardian: subprocess.Popen[bytes] | None = None
         self._wants_guardian = guardian
         recover(records, self._files, self._tree)
 
     def capabilities(self) -> tuple[Capability, ...]:
-        """What can be set here; nothing is touched to find out."""
+        """What can be set here. Checked without changing anything."""
         found = [capability(controller, self._tree, self._files) for controller in CONTROLLERS]
         return (*found, Capability("quota", found[0].able, found[0].reason))
 
     def adopt(self, group: str, pids: list[int]) -> None:
-        """Take processes, and all that they have started, under control as one group; what they start later follows."""
+        """Put processes and all their children, present and future, into one group."""
         if not pids:
-            raise InvalidInput(f"group {group!r}: no processes to take under control")
+            raise InvalidInput(f"group {group!r}: no processes to control")
         self._members[group] = list(pids)
         for controller in self._places.get(group, {}):
             self._move(group, controller)
 
     def set_share(self, group: str, share: float) -> None:
-        """Weigh the group so against the others; with CPU to spare nobody is held back."""
+        """Set the group's weight relative to the others. It limits nothing while CPU is idle."""
         self._set(group, "cpu", lambda knobs: {knobs.weight_file: knobs.weight(share)})
 
     def set_quota(self, group: str, cpus: float | None) -> None:
-        """At most so many CPUs, spare ones or not; None lifts the quota."""
+        """At most this many CPUs, even if others are idle; None removes the quota."""
         self._set(group, "cpu", lambda knobs: knobs.quota(cpus))
 
     def set_memory(self, group: str, limit_bytes: int | None) -> int | None:
-        """At most so many bytes, but never less than the processes hold: that would kill them. Returns what was set."""
+        """At most this many bytes, but never less than in use, which would kill processes. Returns what was set."""
         if limit_bytes is not None:
             limit_bytes = max(limit_bytes, round(self.resident_bytes(group) * _MEMORY_MARGIN))
         self._set(group, "memory", lambda knobs: {knobs.memory_file: knobs.memory(limit_bytes)})
         return limit_bytes
 
     def resident_bytes(self, group: str) -> int:
-        """What the group's processes hold in memory now."""
+        """Memory currently used by the group's processes."""
         return sum(_resident(pid) for pid in self._family(group))
 
     def restore(self) -> None:
-        """Processes back to where they came from, groups gone."""
+        """Move the processes back to their original groups, and remove our groups."""
         _undo(self._record(), self._files, self._tree)
         self._places.clear()
         self._handed.clear()
         self._record_path.unlink(missing_ok=True)
         if self._guardian is not None and self._guardian.stdin is not None:
-            self._guardian.stdin.close()  # it finds no record and goes
+            self._guardian.stdin.close()  # it finds no record and exits
             self._guardian.wait(timeout=10)
             self._guardian = None
         atexit.unregister(self.restore)
@@ -127,9 +127,9 @@ class ProcessGroups:
             self._files.write(folder / file, text)
 
     def _place(self, group: str, controller: Controller) -> None:
-        """Make the group's folder in one controller's tree and move its processes there."""
+        """Create the group's folder in one controller's tree and move its processes there."""
         _, knobs = self._tree.roots[controller]
-        # Version 2 hands nothing down from where processes are: all groups leave before the first is weighed.
+        # In version 2, a group with processes cannot delegate: move all processes out before setting the first weight.
         for name in self._members if knobs.version == 2 else (group,):
             self._settle(name, controller)
         folder, origin = self._places[group][controller]
@@ -142,7 +142,7 @@ class ProcessGroups:
         places = self._places.setdefault(group, {})
         if controller in places:
             return
-        if self._tree.roots[controller][1].version == 2 and places:  # one tree for all: its processes are there already
+        if self._tree.roots[controller][1].version == 2 and places:  # one tree for all: the processes are already there
             places[controller] = next(iter(places.values()))
             return
         origin = self._tree.group_of(self._members[group][0], controller)
@@ -155,7 +155,7 @@ class ProcessGroups:
         self._move(group, controller)
 
     def _hand_down(self, controller: Controller, *above: Path) -> None:
-        """Version 2: a group hands a controller down only while it has no processes of its own, the root apart."""
+        """Version 2: a group other than the root can delegate a controller only while it has no processes itself."""
         for group in above:
             if controller in self._files.read(group / _HANDED).split():
                 continue
@@ -166,22 +166,22 @@ class ProcessGroups:
             except OSError as error:
                 self.restore()
                 raise EnvironmentUnfit(
-                    f"{group} has other processes in it and cannot share {controller} among groups ({error.strerror}); "
-                    "start the job in a group of its own, apart from whatever controls it"
+                    f"{group} contains other processes and cannot share {controller} among groups ({error.strerror}); "
+                    "start the job in its own group, apart from the processes that control it"
                 ) from None
 
     def _standing(self) -> float:
-        """What all groups together weigh, in processes: one each, and less where they were made nice.
+        """The total weight of all groups, in processes: one each, less if they were made nice.
 
-        The parent stands beside single processes, and niceness counts only inside a group: without this, nine in one
-        group would weigh as much as one, and a polite process would become an impolite one.
+        Their parent competes with single processes, and niceness counts only inside a group. Without this, nine
+        processes in one group would weigh as much as one, and niceness would have no effect.
         """
         leaders = [self._members[group][0] for group, places in self._places.items() if "cpu" in places]
         return sum(_NICE_STEP ** -_niceness(pid) for pid in leaders)
 
     def _move(self, group: str, controller: Controller) -> None:
         folder, _ = self._places[group][controller]
-        for _ in range(_SWEEPS):  # a child forked while its parent moved stays behind: sweep until none does
+        for _ in range(_SWEEPS):  # a child forked while its parent moves stays behind: repeat until none does
             inside = set(member_ids(self._files.read(folder / PROCS)))
             outside = [pid for pid in self._family(group) if pid not in inside]
             if not outside:
@@ -215,7 +215,7 @@ class ProcessGroups:
         draft.replace(self._record_path)
 
     def _watch(self) -> None:
-        """From the first change on: a way back at exit, and a process that outlives a kill."""
+        """Called before the first change: undo at exit, and start a process that survives a kill."""
         atexit.register(self.restore)
         if self._wants_guardian and self._guardian is None:
             command = [sys.executable, "-m", "tidegate.adapters.host.guardian", str(self._record_path)]
@@ -223,10 +223,10 @@ class ProcessGroups:
 
 
 def recover(records: Path = RECORDS, files: CgroupFiles | None = None, tree: CgroupTree | None = None) -> int:
-    """Undo what owners that are gone left behind; how many there were."""
+    """Undo what ended owners left behind. Returns how many there were."""
     found = 0
     if records.is_dir() and (problem := not_private(records)):
-        logger.warning("groups of earlier runs are not undone: %s", problem)
+        logger.warning("control groups of earlier runs are not undone: %s", problem)
         return 0
     for path in sorted(records.glob("*.json")) if records.is_dir() else []:
         try:
@@ -234,21 +234,21 @@ def recover(records: Path = RECORDS, files: CgroupFiles | None = None, tree: Cgr
                 continue
             undo_record(path, files, tree)
         except (OSError, ValueError, KeyError, TypeError) as error:
-            logger.warning("groups of an earlier run could not be undone (%s): %s", path, error)
+            logger.warning("control groups of an earlier run could not be undone (%s): %s", path, error)
             continue
         found += 1
     return found
 
 
 def undo_record(path: Path, files: CgroupFiles | None = None, tree: CgroupTree | None = None) -> None:
-    """Undo what a record says, and remove it."""
+    """Undo a record and remove it."""
     _undo(read_record(path), files or CgroupFiles(), tree or CgroupTree.find())
     path.unlink(missing_ok=True)
 
 
 def _undo(record: dict[str, Any], files: CgroupFiles, tree: CgroupTree) -> None:
     check_record(record, tree)
-    for group, controllers in record.get("handed", {}).items():  # otherwise it could not have processes again
+    for group, controllers in record.get("handed", {}).items():  # otherwise the group could not have processes again
         for controller in controllers:
             with contextlib.suppress(OSError):
                 files.write(Path(group) / _HANDED, f"-{controller}")
@@ -263,12 +263,12 @@ def _undo(record: dict[str, Any], files: CgroupFiles, tree: CgroupTree) -> None:
                 files.write(origin / PROCS, str(pid))
         files.remove(folder)
     for parent in parents:
-        with contextlib.suppress(OSError):  # gone already, or another owner has groups in it
+        with contextlib.suppress(OSError):  # already gone, or another owner has groups in it
             files.remove(parent)
 
 
 def _alive(record: dict[str, Any]) -> bool:
-    """Is the owner still there, and not another process under its number?"""
+    """Does the owner still run, rather than another process with its id?"""
     try:
         return bool(abs(psutil.Process(record["owner"]).create_time() - record["since"]) < 1.0)
     except psutil.Error:

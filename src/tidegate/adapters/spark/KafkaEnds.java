@@ -25,10 +25,10 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigResource;
 
 /**
- * Asks the brokers how far the topics of running queries reach, with each query's own connection settings.
+ * Asks the brokers for the end offsets of running queries' topics, with each query's own connection settings.
  *
- * Spark asks only when it plans a batch, which may be minutes apart. This asks every second, in a thread of its own, and
- * answers with lines that watcher.py reads. Compiled by Janino beside the connector's own classes.
+ * Spark asks only when it plans a batch, and batches may be minutes apart. This class asks every second, in its own
+ * thread, and answers with lines that watcher.py reads. Compiled by Janino together with the connector's own classes.
  */
 public class KafkaEnds implements Runnable, Supplier {
     private static final long EVERY_MS = 1000;
@@ -43,7 +43,7 @@ public class KafkaEnds implements Runnable, Supplier {
     private final List lines = new ArrayList();
     private boolean running;
 
-    /** Follow the topics of a run; `group` is the consumer group that its progress is committed to, empty for none. */
+    /** Track the topics of a run. Its progress is committed to the consumer group `group`; empty for none. */
     public synchronized void follow(String run, Object source, String group) throws Exception {
         if (!followed.containsKey(run)) {
             followed.put(run, new Followed(run, source, group));
@@ -57,7 +57,7 @@ public class KafkaEnds implements Runnable, Supplier {
         }
     }
 
-    /** Let go of all runs but these. */
+    /** Drop all runs except these. */
     public synchronized void keep(Collection runs) {
         Iterator each = followed.values().iterator();
         while (each.hasNext()) {
@@ -69,7 +69,7 @@ public class KafkaEnds implements Runnable, Supplier {
         }
     }
 
-    /** Batches up to these offsets are committed: say so to the consumer group, where one is named. */
+    /** Batches up to these offsets are committed: commit them to the consumer group, if one is named. */
     public synchronized void committed(String run, Map offsets) {
         Followed one = (Followed) followed.get(run);
         if (one != null && !one.group.isEmpty()) {
@@ -183,7 +183,7 @@ public class KafkaEnds implements Runnable, Supplier {
             return all;
         }
 
-        /** Offsets by partition; a time after the last record has none, and is left out. */
+        /** Offsets by partition. For a time after the last record there is no offset, so the partition is omitted. */
         private Map offsets(OffsetSpec spec) throws Exception {
             Map wanted = new HashMap();
             Iterator each = partitions.iterator();
@@ -205,7 +205,7 @@ public class KafkaEnds implements Runnable, Supplier {
             return found;
         }
 
-        /** The shortest time after which a topic of this run may delete a record; negative for none. */
+        /** The shortest time after which a topic of this run may delete a record; negative if there is none. */
         private long retention() {
             long shortest = -1;
             try {
@@ -222,7 +222,7 @@ public class KafkaEnds implements Runnable, Supplier {
                     shortest = millis >= 0 && (shortest < 0 || millis < shortest) ? millis : shortest;
                 }
             } catch (Exception forbidden) {
-                return -1; // reading a topic's settings needs a right of its own
+                return -1; // reading a topic's settings needs a separate permission
             }
             return shortest;
         }

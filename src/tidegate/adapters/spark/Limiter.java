@@ -23,13 +23,13 @@ import org.apache.spark.sql.internal.SharedState;
 import org.apache.spark.sql.streaming.StreamingQuery;
 
 /**
- * Limits what running queries take in, without a restart and without a change to the job.
+ * Limits the intake of running queries, without a restart and without a change to the job.
  *
- * A micro-batch execution keeps a read limit for each of its sources and looks at it before every batch. This class
- * replaces those limits, always composed with the user's own and never wider than them. Everything is under a lease: if
- * nobody renews it, because the controller is gone, a daemon thread puts the user's own limits and interval back.
+ * A micro-batch execution keeps a read limit for each of its sources and reads it before every batch. This class
+ * replaces those limits. They are always combined with the user's own limits and never exceed them. Everything is under
+ * a lease: if the controller is gone and does not renew it, a daemon thread restores the user's own limits and interval.
  *
- * Spark moved its execution classes between versions, so they are reached by reflection. Compiled by Janino (see
+ * Spark moved its execution classes between versions, so they are accessed by reflection. Compiled by Janino (see
  * Watcher.java).
  */
 public class Limiter implements Consumer, Supplier, Runnable {
@@ -52,7 +52,7 @@ public class Limiter implements Consumer, Supplier, Runnable {
         this.watermarks = watermarks;
     }
 
-    /** Extend the lease of everything that was asked for. */
+    /** Extend the lease of everything that was requested. */
     public synchronized void renew(long leaseMs) {
         leaseEndNs = System.nanoTime() + leaseMs * 1000000L;
         if (!watching) {
@@ -64,13 +64,13 @@ public class Limiter implements Consumer, Supplier, Runnable {
         applyAll();
     }
 
-    /** What a query that nobody has asked anything of may take in its first batches; negative: no limit. */
+    /** Limit for the first batches of queries without a request; negative: no limit. */
     public synchronized void first(long rows) {
         firstRows = rows;
         applyAll();
     }
 
-    /** At most this many rows (or as many files as hold them) in a batch; negative: the user's own limit. */
+    /** At most this many rows (or as many files as contain them) per batch; negative: the user's own limit. */
     public synchronized void limit(String name, long rows, double rowsPerFile) {
         Wish wish = wish(name);
         wish.rows = rows;
@@ -79,13 +79,13 @@ public class Limiter implements Consumer, Supplier, Runnable {
         applyAll();
     }
 
-    /** Trigger every so many milliseconds from now on; negative: the user's own interval. */
+    /** Trigger at this interval from now on; negative: the user's own interval. */
     public synchronized void interval(String name, long millis) {
         wish(name).intervalMs = millis;
         applyAll();
     }
 
-    /** No further batch with rows until `resume`, or until the time is over. */
+    /** Start no further batch with rows until `resume`, or until the time is over. */
     public synchronized void pause(String name, long millis) {
         wish(name).pausedUntilNs = System.nanoTime() + millis * 1000000L;
         wish(name).paused = true;
@@ -99,7 +99,7 @@ public class Limiter implements Consumer, Supplier, Runnable {
         }
     }
 
-    /** Put everything back and forget what was asked for. */
+    /** Restore everything and drop all requests. */
     public synchronized void release() {
         firstRows = NONE;
         wishes.clear();
@@ -107,15 +107,15 @@ public class Limiter implements Consumer, Supplier, Runnable {
         applyAll();
     }
 
-    /** Forget one query: it has ended, or nobody wants anything of it any more. */
+    /** Drop the requests for one query: it has ended, or nothing is requested any more. */
     public synchronized void forget(String name) {
         wishes.remove(name);
         applyAll();
     }
 
     /**
-     * Is the last planned batch committed? Asked under the lock that planning holds, so that with a paused source the
-     * answer stays true (but for batches without data).
+     * Is the last planned batch committed? Checked under the lock that planning holds, so with a paused source the
+     * answer stays true (except for batches without data).
      */
     public boolean quiet(String name, long waitMs) throws Exception {
         StreamingQuery query = null;
@@ -140,8 +140,8 @@ public class Limiter implements Consumer, Supplier, Runnable {
     }
 
     /**
-     * A query starts. This runs in the query's own thread before its first batch is planned: its plan is made here
-     * rather than a moment later, so that already the first batch after an outage is bounded.
+     * Called when a query starts, in the query's own thread, before its first batch is planned. The plan is made here
+     * rather than a moment later, so that even the first batch after an outage is limited.
      */
     public void accept(Object runId) {
         Iterator active = active().iterator();
@@ -157,7 +157,7 @@ public class Limiter implements Consumer, Supplier, Runnable {
                 try {
                     call(query, "logicalPlan");
                 } catch (Exception failed) {
-                    return; // the query fails in the same way in a moment, and says so itself
+                    return; // the query is about to fail in the same way and will report it
                 }
                 synchronized (this) {
                     applyAll();
@@ -166,7 +166,7 @@ public class Limiter implements Consumer, Supplier, Runnable {
         }
     }
 
-    /** One line for each running query: what it can be limited by, what is in force, or why it cannot be limited. */
+    /** One line per running query: what it can be limited by, what is in force, or why it cannot be limited. */
     public synchronized Object get() {
         StringBuilder text = new StringBuilder();
         Iterator active = active().iterator();
@@ -182,7 +182,7 @@ public class Limiter implements Consumer, Supplier, Runnable {
         return text.toString();
     }
 
-    /** Files that a file source took in between two of its offsets; negative where that cannot be told. */
+    /** Number of files that a file source read between two of its offsets; negative if unknown. */
     public long files(String runId, long after, long upTo) {
         try {
             Run run = (Run) runs.get(runId);
@@ -193,7 +193,7 @@ public class Limiter implements Consumer, Supplier, Runnable {
             Field field = source.getClass().getDeclaredField("metadataLog");
             field.setAccessible(true);
             Object log = field.get(source);
-            // By range: asked for one by one, every tenth entry holds all before it.
+            // By range: read one by one, every tenth entry contains all entries before it.
             Object entries = log.getClass().getMethod("get", new Class[] {scala.Option.class, scala.Option.class})
                 .invoke(log, new Object[] {scala.Option.apply(Long.valueOf(after + 1)), scala.Option.apply(Long.valueOf(upTo))});
             long count = 0;
@@ -206,7 +206,7 @@ public class Limiter implements Consumer, Supplier, Runnable {
         }
     }
 
-    /** The sources of a run; empty while its plan is not made. */
+    /** The sources of a run; empty until its plan is made. */
     public List sources(String runId) throws Exception {
         Run run = (Run) runs.get(runId);
         return run == null ? new ArrayList() : run.plain();
@@ -234,8 +234,8 @@ public class Limiter implements Consumer, Supplier, Runnable {
     }
 
     /**
-     * Keep queries that have no plan yet from planning a batch until their limit is set: whoever is attached right
-     * after `start()`, or to another session, was not told of the start. Planning needs the lock that is held here.
+     * Keep queries without a plan from planning a batch until their limit is set. If Tidegate attaches right after
+     * `start()`, or in another session, it is not notified of the start. Planning needs the lock that is held here.
      */
     private void awaitPlans() throws InterruptedException {
         Map held = new HashMap();
@@ -271,7 +271,7 @@ public class Limiter implements Consumer, Supplier, Runnable {
         }
     }
 
-    /** Has a query started that is not known yet? */
+    /** Has an unknown query started? */
     private synchronized boolean news() {
         Iterator active = active().iterator();
         while (active.hasNext()) {
@@ -282,7 +282,7 @@ public class Limiter implements Consumer, Supplier, Runnable {
         return false;
     }
 
-    /** Runs that are to be limited and whose sources are not known yet; limits are set on all others. */
+    /** Runs to be limited whose sources are not known yet. The limits of all others are set. */
     private synchronized List withoutPlan() {
         List found = new ArrayList();
         if (leased()) {
@@ -344,12 +344,12 @@ public class Limiter implements Consumer, Supplier, Runnable {
         return new ArrayList(shared.activeStreamingQueries().values());
     }
 
-    /** As Python names it: a query without a name goes by its id, which survives restarts. */
+    /** The name that Python uses: a query without a name is known by its id, which survives restarts. */
     static String nameOf(StreamingQuery query) {
         return query.name() != null ? query.name() : "query-" + query.id().toString().substring(0, 8);
     }
 
-    /** Why the kind of query cannot be limited; null where it can. */
+    /** Why this kind of query cannot be limited; null if it can. */
     static String refusal(StreamingQuery query) {
         String kind = query.getClass().getSimpleName();
         if (kind.startsWith("AsyncProgressTracking")) {
@@ -370,7 +370,7 @@ public class Limiter implements Consumer, Supplier, Runnable {
         return "its trigger is " + trigger.replace("Trigger", "").replace("$", "") + ": a limit could end it early";
     }
 
-    /** Rows or files that a limit allows; negative for any number. */
+    /** Maximum rows or files of a limit; negative if unlimited. */
     static long mostOf(ReadLimit limit) {
         if (limit instanceof ReadMaxRows) {
             return ((ReadMaxRows) limit).maxRows();
@@ -393,7 +393,7 @@ public class Limiter implements Consumer, Supplier, Runnable {
         return target.getClass().getMethod(method, new Class[0]).invoke(target, new Object[0]);
     }
 
-    /** What is asked of one query, over all its runs. */
+    /** The requests for one query, across all its runs. */
     public static class Wish {
         long rows = NONE;
         double rowsPerFile = FILE_ROWS;
@@ -403,7 +403,7 @@ public class Limiter implements Consumer, Supplier, Runnable {
         long intervalMs = NONE;
     }
 
-    /** One source of a run with the limit that the user gave it. */
+    /** One source of a run, with the user's limit. */
     public static class Gate {
         final Object source;
         final ReadLimit own;
@@ -424,14 +424,14 @@ public class Limiter implements Consumer, Supplier, Runnable {
             least = mostOf(limit) < 0 ? least : least < 0 ? mostOf(limit) : Math.min(least, mostOf(limit));
         }
 
-        /** The tightest limit since the last time; negative where there was none. */
+        /** The tightest limit since the last call; negative if there was none. */
         long takeLeast() {
             long found = least;
             least = mostOf(now);
             return found;
         }
 
-        /** The user's limit and ours together: never more than either; null where they do not go together. */
+        /** The user's limit combined with ours: never more than either; null if they cannot be combined. */
         ReadLimit composed(long most) {
             if (files) {
                 int few = (int) Math.min(most, Integer.MAX_VALUE);
@@ -464,7 +464,7 @@ public class Limiter implements Consumer, Supplier, Runnable {
         }
     }
 
-    /** One run of a query: its sources are made anew each time. */
+    /** One run of a query. Its sources are created anew for each run. */
     public static class Run implements Supplier {
         final StreamingQuery query;
         final List gates = new ArrayList();
@@ -486,7 +486,7 @@ public class Limiter implements Consumer, Supplier, Runnable {
             this.watermarks = watermarks;
         }
 
-        /** For each source: itself, the user's own limit, and the tightest limit since the last time. */
+        /** For each source: the source, the user's own limit, and the tightest limit since the last call. */
         public synchronized Object get() {
             List found = new ArrayList();
             for (int at = 0; at < gates.size(); at++) {
@@ -496,7 +496,7 @@ public class Limiter implements Consumer, Supplier, Runnable {
             return found;
         }
 
-        /** The lock under which batches are planned and committed; null where there is none. */
+        /** The lock under which batches are planned and committed; null if there is none. */
         ReentrantLock progress() {
             try {
                 return (ReentrantLock) call(query, "awaitProgressLock");
@@ -505,7 +505,7 @@ public class Limiter implements Consumer, Supplier, Runnable {
             }
         }
 
-        /** The sources are known once the plan is made; null until then. */
+        /** The sources, which are known once the plan is made; null until then. */
         private scala.collection.immutable.Map sources() throws Exception {
             scala.collection.immutable.Map map = (scala.collection.immutable.Map) call(query, "uniqueSources");
             if (!ready && !map.isEmpty()) {
@@ -514,7 +514,7 @@ public class Limiter implements Consumer, Supplier, Runnable {
                     scala.Tuple2 pair = (scala.Tuple2) each.next();
                     String kind = kindOf(pair._1(), (ReadLimit) pair._2());
                     if (kind == null) {
-                        refusal = "its source " + pair._1().getClass().getSimpleName() + " takes no limit that is known here";
+                        refusal = "its source " + pair._1().getClass().getSimpleName() + " accepts no limit known to Tidegate";
                         return null;
                     }
                     gates.add(new Gate(pair._1(), (ReadLimit) pair._2(), kind.equals("files")));
@@ -548,17 +548,17 @@ public class Limiter implements Consumer, Supplier, Runnable {
             return text.toString();
         }
 
-        /** Rows for Kafka and Python sources, files for file and Delta sources; the wrong kind would end the query. */
+        /** Rows for Kafka and Python sources, files for file and Delta sources. The wrong kind would end the query. */
         static String kindOf(Object source, ReadLimit own) {
             String name = source.getClass().getName();
             if (name.equals("org.apache.spark.sql.kafka010.KafkaMicroBatchStream") || name.equals("org.apache.spark.sql.kafka010.KafkaSource")) {
                 return "rows";
             }
             if (name.startsWith("org.apache.spark.sql.execution.") && name.contains(".python.PythonMicroBatchStream")) {
-                return own instanceof ReadMaxRows ? "rows" : null; // a reader that says itself what it understands
+                return own instanceof ReadMaxRows ? "rows" : null; // the reader itself declares what it supports
             }
             if (name.startsWith("org.apache.spark.sql.execution.streaming.") && name.endsWith(".FileStreamSource")) {
-                return latestFirst(source) ? null : "files"; // the newest files would be read before those that wait
+                return latestFirst(source) ? null : "files"; // new files would be read before the backlog
             }
             return name.equals("org.apache.spark.sql.delta.sources.DeltaSource") ? "files" : null;
         }
@@ -609,7 +609,7 @@ public class Limiter implements Consumer, Supplier, Runnable {
             }
         }
 
-        /** Is a limit of ours in force, beyond the user's own? */
+        /** Is one of our limits in force, beyond the user's own? */
         boolean limited() {
             for (int at = 0; at < gates.size(); at++) {
                 if (!((Gate) gates.get(at)).now.equals(((Gate) gates.get(at)).own)) {
@@ -619,7 +619,7 @@ public class Limiter implements Consumer, Supplier, Runnable {
             return false;
         }
 
-        /** Somebody waits in processAllAvailable: a pause would tell them that all is done. */
+        /** Someone waits in processAllAvailable: during a pause, it would return as if everything were processed. */
         synchronized void reopen() {
             try {
                 if (paused) {
@@ -630,7 +630,7 @@ public class Limiter implements Consumer, Supplier, Runnable {
             }
         }
 
-        /** The trigger computes its next time from a plain field, which is read anew for every batch. */
+        /** The trigger computes its next time from a plain field, which it reads for every batch. */
         private void setInterval(long millis) throws Exception {
             if (millis < 0 && !touched) {
                 return;
@@ -659,7 +659,7 @@ public class Limiter implements Consumer, Supplier, Runnable {
             }
         }
 
-        /** "rows", "files", "mixed", or nothing while the sources are not known. */
+        /** "rows", "files" or "mixed"; empty while the sources are not known. */
         String kind() {
             try {
                 if (refusal == null) {
@@ -676,7 +676,7 @@ public class Limiter implements Consumer, Supplier, Runnable {
             return kind;
         }
 
-        /** The sum of the limits in force, of rows or of files; negative where there is none. */
+        /** The sum of the limits in force, in rows or files; negative if there is none. */
         long inForce(boolean rows) {
             long sum = 0;
             for (int at = 0; at < gates.size(); at++) {
@@ -692,8 +692,8 @@ public class Limiter implements Consumer, Supplier, Runnable {
     }
 
     /**
-     * Stands in for the condition that processAllAvailable waits on. Whoever waits holds the lock that planning needs,
-     * so a pause is lifted before another batch is planned: an empty one would tell them that all is done.
+     * Replaces the condition that processAllAvailable waits on. A waiting thread holds the lock that planning needs, so
+     * a pause is lifted before another batch is planned. An empty batch would signal that everything is processed.
      */
     public static class Awaited implements Condition {
         private final Run run;
@@ -707,7 +707,7 @@ public class Limiter implements Consumer, Supplier, Runnable {
 
         static Awaited of(Run run) throws Exception {
             Condition own = (Condition) call(run.query, "awaitProgressLockCondition");
-            own = own instanceof Awaited ? ((Awaited) own).own : own; // of a control that has ended
+            own = own instanceof Awaited ? ((Awaited) own).own : own; // left by an earlier control
             Awaited awaited = new Awaited(run, own);
             Class kind = run.query.getClass();
             while (!kind.getSimpleName().equals("StreamExecution")) {
@@ -719,7 +719,7 @@ public class Limiter implements Consumer, Supplier, Runnable {
             return awaited;
         }
 
-        /** Does somebody wait, also those who began to before this stood in? */
+        /** Does any thread wait, including those that started before the replacement? */
         boolean now() {
             synchronized (run) {
                 if (waiting > 0) {

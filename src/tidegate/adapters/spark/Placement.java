@@ -11,12 +11,12 @@ import scala.Option;
 import scala.collection.immutable.Nil$;
 
 /**
- * The state partitions of one run of a query: which executor holds each, and how they are told to go to another.
+ * The state partitions of one run of a query: which executor holds each, and how to move them to another.
  *
  * The driver's coordinator knows where every state store was last used, and the next batch's tasks prefer that place. A
- * move tells it otherwise. Told in the middle of a batch, the old executor might unload a store that is in use. So moves
- * are made under the lock that the query needs to begin a batch, and only while no trigger is active: the query signals
- * the lock's condition at the end of every trigger, and the lock is fair, so the end of a batch is never missed.
+ * move changes this. In the middle of a batch, the old executor might then unload a store that is in use. Moves are
+ * therefore made under the lock that the query needs to start a batch, and only while no trigger is active. The query
+ * signals the lock's condition at the end of every trigger, and the lock is fair, so the end of a batch is never missed.
  */
 public class Placement {
     private static final String[] NAMES = {
@@ -55,9 +55,9 @@ public class Placement {
     }
 
     /**
-     * The executor of each partition, with commas between; nothing where none has it, or where its stores are apart.
+     * The executor of each partition, comma-separated; empty if no executor has it, or if its stores are separated.
      *
-     * First where the next batch will look for it, then after a semicolon where the last batch ran it: they differ
+     * First where the next batch will look for it, then, after a semicolon, where the last batch ran it. They differ
      * between a move and the end of the next batch.
      */
     public synchronized String where() {
@@ -87,7 +87,7 @@ public class Placement {
         return found == null ? "" : found;
     }
 
-    /** The newest batch that was planned; its tasks have run where it is over. */
+    /** The newest planned batch. Once it is over, its tasks have run. */
     private long batchBegun() {
         try {
             Object execution = query.getClass().getMethod("lastExecution", new Class[0]).invoke(query, new Object[0]);
@@ -99,8 +99,8 @@ public class Placement {
     }
 
     /**
-     * Make these moves ("partition:executor:host", with commas between) when the running batch ends, or now where none
-     * runs. They replace those that still wait. True where they have been made.
+     * Make these moves ("partition:executor:host", comma-separated) when the running batch ends, or now if none runs.
+     * They replace moves that still wait. Returns true if they have been made.
      */
     public boolean move(String moves, long patienceMs) {
         synchronized (this) {
@@ -128,12 +128,12 @@ public class Placement {
         return false;
     }
 
-    /** Moves that still wait are not made any more. */
+    /** Cancel the moves that still wait. */
     public synchronized void forget() {
         asked = "";
     }
 
-    /** Wait for the end of the running batch, and make the moves before the next one can begin. */
+    /** Wait for the end of the running batch, and make the moves before the next one can start. */
     void await(long patienceMs) throws InterruptedException {
         long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(patienceMs);
         boolean ended = false;
@@ -154,7 +154,7 @@ public class Placement {
         }
     }
 
-    /** All operators and stores of a partition go together: a join's task looks at several. */
+    /** All operators and stores of a partition move together, because a join's task uses several. */
     private synchronized void report() {
         String[] moves = asked.isEmpty() ? new String[0] : asked.split(",");
         asked = "";
@@ -174,7 +174,7 @@ public class Placement {
         }
     }
 
-    /** The stores of an operator: those that are in use. All partitions have the same, so the first one tells. */
+    /** The stores of an operator that are in use. All partitions have the same, so the first one is checked. */
     private synchronized String[] storesOf(int operator) {
         if (stores[operator] == null) {
             StringBuilder found = new StringBuilder();
@@ -195,7 +195,7 @@ public class Placement {
         return new StateStoreProviderId(new StateStoreId(root, operator, partition, name), query.runId());
     }
 
-    /** The executor that last used a store; the coordinator answers "executor_HOST_ID". */
+    /** The executor that last used a store. The coordinator answers "executor_HOST_ID". */
     private String placeOf(int operator, int partition, String name) {
         Option place = coordinator.getLocation(store(operator, partition, name));
         if (place.isEmpty()) {
@@ -205,7 +205,7 @@ public class Placement {
         return text.substring(text.lastIndexOf('_') + 1);
     }
 
-    /** Waits beside the query, for the end of one batch. */
+    /** Waits in another thread for the end of one batch. */
     public static class Waiting implements Runnable {
         private final Placement placement;
         private final long patienceMs;

@@ -28,16 +28,16 @@ import org.apache.spark.sql.streaming.StreamingQueryListener;
 import org.apache.spark.status.api.v1.ExecutorSummary;
 
 /**
- * Watches a Spark context from inside its driver and answers with one string, so that a look costs Python one call.
+ * Observes a Spark context from inside its driver and answers with one string, so that a look costs Python one call.
  *
- * Compiled by Janino, the compiler that Spark itself ships for its generated code: hence the plain Java, without lambdas
- * and with casts in place of type inference. Scala's own iterators are used as they are: converters to Java's differ
- * between Scala 2.12 and 2.13. The lines of an answer are read by watcher.py.
+ * Compiled by Janino, the compiler that Spark ships for its generated code. The code is therefore plain Java, without
+ * lambdas and with casts instead of type inference. Scala's iterators are used directly, because converters to Java's
+ * differ between Scala 2.12 and 2.13. The lines of an answer are read by watcher.py.
  */
 public class Watcher {
     private static final int MOST_LINES = 20000;
     private static final int MOST_STAGES = 2000;
-    /** How a task says that memory ran out: Java's error, Spark's own exit code for it, and those of cluster managers. */
+    /** Signs that a task ran out of memory: Java's error, Spark's exit code for it, and those of cluster managers. */
     private static final String[] OUT_OF_MEMORY = {
         "OutOfMemoryError", "exited with code 52", "exit code 52", "exited with code 137", "exit code 137",
         "Exit status: 137", "OOMKilled", "beyond physical memory limits", "beyond the 'PHYSICAL' memory limit",
@@ -73,17 +73,17 @@ public class Watcher {
         }
     }
 
-    /** Have these lines in every answer. */
+    /** Include these lines in every answer. */
     public void include(Supplier lines) {
         suppliers.add(lines);
     }
 
-    /** Call this with the run id of every query that starts, in the query's own thread and before its first batch. */
+    /** Call this with the run id of every starting query, in the query's own thread and before its first batch. */
     public void whenStarting(Consumer starter) {
         starters.add(starter);
     }
 
-    /** Everything since the last look: queries and executors as they are now, then what was reported. */
+    /** Everything since the last look: the current queries and executors, then what was reported. */
     public String look() {
         StringBuilder text = new StringBuilder();
         Iterator active = listen().iterator();
@@ -109,7 +109,7 @@ public class Watcher {
         return text.toString();
     }
 
-    /** What the running batch was planned to read: for each source the offsets before and after it. */
+    /** The offsets of the running batch: for each source, those before and after it. */
     private String offsets(StreamingQuery query) {
         StringBuilder text = new StringBuilder();
         try {
@@ -137,7 +137,7 @@ public class Watcher {
         return target.getClass().getMethod(method, new Class[0]).invoke(target, new Object[0]);
     }
 
-    /** The executors that are registered; the driver is one of them on a local master only. */
+    /** The registered executors. The driver is one of them only with a local master. */
     public String executors() {
         StringBuilder text = new StringBuilder();
         scala.collection.Iterator all = context.statusStore().executorList(true).iterator();
@@ -175,7 +175,7 @@ public class Watcher {
         return null;
     }
 
-    /** A listener hears its own session only: every session that turns up among the active queries gets one. */
+    /** A listener hears only its own session, so every session with an active query gets one. */
     private List listen() {
         List active = new java.util.ArrayList(shared.activeStreamingQueries().values());
         Iterator each = active.iterator();
@@ -207,7 +207,7 @@ public class Watcher {
         return text.replace('\t', ' ').replace('\n', ' ').replace('\r', ' ');
     }
 
-    /** What streaming queries say. */
+    /** Events of streaming queries. */
     public static class Queries extends StreamingQueryListener {
         private final Watcher watcher;
 
@@ -251,7 +251,7 @@ public class Watcher {
             this.watcher = watcher;
         }
 
-        /** One line for every batch that has begun and not reported yet. */
+        /** One line for every batch that has started and has not reported yet. */
         String running() {
             StringBuilder text = new StringBuilder();
             synchronized (batches) {
@@ -310,7 +310,7 @@ public class Watcher {
             watcher.report("B\t" + run + "\t" + batch + "\t" + event.stageInfo().stageId());
         }
 
-        /** A busy listener bus drops events: stages whose completion was lost make room, the oldest first. */
+        /** A busy listener bus drops events. Stages whose completion was lost are removed, oldest first. */
         private void forgetLost() {
             synchronized (open) {
                 Iterator oldest = open.keySet().iterator();
@@ -343,7 +343,7 @@ public class Watcher {
         }
     }
 
-    /** One batch so far: what its jobs have announced, and what has been done of it. */
+    /** One batch so far: what its jobs have announced, and what is done. */
     public static class Batch {
         final String run;
         final String batch;
@@ -361,7 +361,7 @@ public class Watcher {
             this.startedMs = startedMs;
         }
 
-        /** A job names all its stages beforehand; a stage that an earlier job has run is skipped. */
+        /** A job names all its stages in advance. A stage that an earlier job has run is skipped. */
         synchronized void add(SparkListenerJobStart event) {
             scala.collection.Iterator infos = event.stageInfos().iterator();
             while (infos.hasNext()) {
@@ -426,7 +426,7 @@ public class Watcher {
             }
         }
 
-        /** An attempt that failed; those that were killed (a faster twin, a cancelled stage) are not meant. */
+        /** Count a failed attempt, but not one that was killed (a faster copy, a cancelled stage). */
         synchronized void addFailure(String reason) {
             failed++;
             for (int at = 0; at < OUT_OF_MEMORY.length; at++) {

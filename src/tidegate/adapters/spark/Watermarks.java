@@ -18,22 +18,22 @@ import org.apache.spark.sql.connector.read.streaming.ReadMaxFiles;
 import org.apache.spark.sql.connector.read.streaming.ReadMaxRows;
 
 /**
- * Keeps the watermark of a throttled query where an unthrottled one would have it.
+ * Keeps the watermark of a throttled query where it would be without the throttling.
  *
- * Without a limit, one batch takes all that is there, and only then the watermark moves. In parts, the first part of a
- * partition that is ahead of the others would move it, and rows of the others would be dropped as too late. So while
- * rows wait that were there when a limit first left some behind, the watermark stays. Then it moves to where it was
- * before any partition was read beyond that point: what came later is not yet read evenly.
+ * Without a limit, one batch takes everything available, and only then the watermark advances. With a limit, the first
+ * part of a partition that is ahead of the others would advance it, and rows of the others would be dropped as too late.
+ * The watermark is therefore held while there is backlog from the time when a limit first left rows behind. Then it
+ * advances to where it was before any partition was read beyond that point, because later rows are not read evenly yet.
  *
  * Compiled by Janino (see Watcher.java).
  */
 public class Watermarks implements BiFunction {
     private static final long NONE = -1;
-    private static final int MOST_CACHED_FILES = 10000; // a file source remembers no more of a listing
+    private static final int MOST_CACHED_FILES = 10000; // a file source caches no more entries of a listing
 
     /**
-     * Put a hold between a query and its watermark policy; null while it has none yet. `limits` supplies a list with
-     * `{source, own limit, least rows or files that a batch was allowed since the last time}` for each source.
+     * Insert a hold between a query and its watermark policy; null while it has none yet. `limits` supplies a list with
+     * `{source, own limit, minimum rows or files that a batch was allowed since the last call}` for each source.
      */
     public Object apply(Object query, Object limits) {
         try {
@@ -48,7 +48,7 @@ public class Watermarks implements BiFunction {
             field.set(tracker, Proxy.newProxyInstance(kind.getClassLoader(), new Class[] {kind}, hold));
             return hold;
         } catch (Exception unknown) {
-            return this; // another version of Spark: it is asked no more
+            return this; // an unsupported version of Spark: do not try again
         }
     }
 
@@ -71,7 +71,7 @@ public class Watermarks implements BiFunction {
         throw new NoSuchFieldException(name);
     }
 
-    /** Files that a file source took in between two of its offsets. Every tenth entry of its log holds all before it. */
+    /** Files that a file source read between two of its offsets. Every tenth entry of its log contains all before it. */
     static long files(Object source, long after, long upTo) throws Exception {
         Object log = field(source, "metadataLog");
         Object entries = log.getClass().getMethod("get", new Class[] {scala.Option.class, scala.Option.class})
@@ -101,15 +101,15 @@ public class Watermarks implements BiFunction {
         return NONE;
     }
 
-    /** Stands in for the policy that chooses a query's watermark; called at the end of every batch. */
+    /** Replaces the policy that chooses a query's watermark; called at the end of every batch. */
     public static class Hold implements InvocationHandler {
         private final Object query;
         private final Supplier limits;
         private final Object policy;
         private final Object tracker;
         private final Map files = new HashMap();
-        private Map from; // where the hold began
-        private Map target; // how far the sources reached then; null while nothing is held
+        private Map from; // where the hold started
+        private Map target; // the end of the sources at that time; null while nothing is held
         private Object even; // the watermark of the last batch that read nothing beyond the target
 
         Hold(Object query, Supplier limits, Object policy, Object tracker) {
@@ -163,7 +163,7 @@ public class Watermarks implements BiFunction {
             Object moved = even;
             begin(read, there, chosen);
             if (!limited) {
-                target = null; // what is left behind now is left by the user's own limit
+                target = null; // what remains now is left behind by the user's own limit
                 return chosen;
             }
             return moved;
@@ -175,7 +175,7 @@ public class Watermarks implements BiFunction {
             even = chosen;
         }
 
-        /** A user's own limit ends a batch of theirs, and moves their watermark, after so many rows or files. */
+        /** Was as much read as the user's own limit allows per batch? The watermark would then advance as well. */
         private boolean asMuchAsTheUsersOwn(List sources, Map read) {
             for (int at = 0; at < sources.size(); at++) {
                 long own = most((ReadLimit) ((Object[]) sources.get(at))[1]);
@@ -197,11 +197,11 @@ public class Watermarks implements BiFunction {
             return true;
         }
 
-        /** How far a source was read, and how far it reaches: numbers that rise, by partition. */
+        /** How far a source was read, and how far it extends: increasing numbers, by partition. */
         private void reach(String prefix, Object[] source, Map read, Map there) throws Exception {
             JsonNode offset = json("availableOffsets", source[0]);
             if (offset == null) {
-                return; // nothing of it was read yet
+                return; // nothing was read from it yet
             }
             if (offset.has("logOffset")) {
                 countFiles(prefix, source, offset.get("logOffset").asLong(), read, there);
@@ -228,7 +228,7 @@ public class Watermarks implements BiFunction {
             there.put(prefix, Long.valueOf(known[1] + filesLeft(source, took)));
         }
 
-        /** Files that the last listing had left; listed anew where Spark has thrown the rest of a list away. */
+        /** Files remaining in the last listing; listed again if Spark has discarded the rest of it. */
         private static long filesLeft(Object[] source, long took) throws Exception {
             scala.collection.Seq unread = (scala.collection.Seq) field(source[0], "unreadFiles");
             long least = ((Long) source[2]).longValue();
@@ -236,7 +236,7 @@ public class Watermarks implements BiFunction {
                 return unread.size();
             }
             if (unread == null && (least < 0 || took < least)) {
-                return 0; // it took less than it was allowed to: there was no more
+                return 0; // it took less than it was allowed, so there was no more
             }
             Method list = source[0].getClass().getDeclaredMethod("fetchAllFiles", new Class[0]);
             list.setAccessible(true);
@@ -249,7 +249,7 @@ public class Watermarks implements BiFunction {
             }
             long left = 0;
             while (all.hasNext()) {
-                scala.Product file = (scala.Product) all.next(); // path, then size where the version has it, then time
+                scala.Product file = (scala.Product) all.next(); // path, then size if this version has it, then time
                 Object time = file.productElement(file.productArity() - 1);
                 left += Boolean.TRUE.equals(isNew.invoke(seen, new Object[] {file.productElement(0), time})) ? 1 : 0;
             }
@@ -293,7 +293,7 @@ public class Watermarks implements BiFunction {
             return value == null ? 0 : ((Number) value).longValue();
         }
 
-        /** Is the one at least as far as the other, in every partition of the other? */
+        /** Is `one` at least as far as `other`, in every partition of `other`? */
         private static boolean covers(Map one, Map other) {
             Iterator each = other.entrySet().iterator();
             while (each.hasNext()) {

@@ -1,1 +1,1 @@
-"""The Spark side: everything that knows pyspark lives here."""
+"""The Spark adapter: all code that uses pyspark."""

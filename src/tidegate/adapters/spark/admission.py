@@ -1,11 +1,11 @@
-"""The gate of a source: a small file that says how much a trigger may take, replaced as a whole while the query runs.
+"""The gate of a source: a small file that limits how much a trigger may take. It is replaced atomically.
 
-The reader of a Python source lives in a process of its own beside the driver; a file is the one thing that both can
-see without a port. The reader answers in a second file with the limit that it has in force, so that what was asked
-for and what is so stay apart.
+The reader of a Python source runs in a separate process beside the driver. A file is the one thing that both can access
+without a port. The reader answers in a second file with the limit in force, so that the requested and the actual limit
+stay apart.
 
-A gate is only ever closed until a given time. Whoever closed it opens it again; if that never happens, because its
-process died or an error got in the way, the closure expires and the source goes on by itself.
+A gate is always closed until a given time. Whoever closed it opens it again. If that never happens, because the process
+died or an error occurred, the closure expires and the source continues.
 """
 
 from __future__ import annotations
@@ -19,49 +19,49 @@ from typing import Any
 from tidegate.domain.epochs import check_epoch
 
 FENCE = "fence.json"
-"""Beside the gate of a run in a fleet: which lease it has, and in which epoch."""
+"""Beside the gate of a run in a fleet: its lease and epoch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """What a gate lets through."""
+    """What a gate allows."""
 
     rows_per_trigger: int | None = None
     """None: no limit."""
     interval_s: float = 0.0
-    """The shortest time between two batches, beyond what the query's own trigger asks."""
+    """Minimum time between two batches, in addition to the query's own trigger."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked of a gate."""
+    """What is requested from a gate."""
 
     admission: Admission | None = None
-    """None: nothing is asked, and the source's own limit holds."""
+    """None: no limit is requested, and the source's own limit applies."""
     closed_until_s: float = 0.0
-    """No batch begins before this time (seconds since the epoch)."""
+    """No batch starts before this time (seconds since the epoch)."""
 
 
 @dataclass(frozen=True, slots=True)
 class InForce:
-    """What the reader answers: the limit that it obeys, and what it knew when it was last asked for rows."""
+    """The reader's answer: the limit it applies, and what it knew when rows were last requested."""
 
     admission: Admission
     time_s: float
     arrived_rows: int
-    """Rows that had ever arrived by then."""
+    """Total rows that had arrived by then."""
     closed: bool = False
-    """Does no batch begin, whatever the limit is?"""
+    """True if no batch starts, whatever the limit is."""
 
 
 def write_request(path: Path, request: Request) -> None:
-    """Ask a gate for something else."""
+    """Send a new request to a gate."""
     admission = asdict(request.admission) if request.admission is not None else {}
     _replace(path, admission | {"closed_until_s": request.closed_until_s})
 
 
 def read_request(path: Path) -> Request:
-    """What is asked of a gate; nothing where the file is missing or cannot be read."""
+    """The current request; an empty one if the file is missing or unreadable."""
     fields = _read(path)
     try:
         closed_until_s = float(fields.get("closed_until_s") or 0.0)
@@ -71,22 +71,22 @@ def read_request(path: Path) -> Request:
 
 
 def write_admission(path: Path, admission: Admission) -> None:
-    """Ask an open gate for another limit."""
+    """Request another limit from an open gate."""
     write_request(path, Request(admission))
 
 
 def read_admission(path: Path) -> Admission | None:
-    """The limit that is asked of a gate, or None where none is."""
+    """The requested limit of a gate, or None."""
     return read_request(path).admission
 
 
 def write_answer(path: Path, answer: InForce) -> None:
-    """Say what is in force, beside the file that says what is asked."""
+    """Write what is in force, beside the file with the request."""
     _replace(_answer_path(path), asdict(answer))
 
 
 def read_answer(path: Path) -> InForce | None:
-    """What is in force at a gate, or None where no reader has come to it yet."""
+    """What is in force at a gate, or None if no reader has used it yet."""
     fields = _read(_answer_path(path))
     admission = _admission(fields.get("admission") or {})
     if admission is None:
@@ -95,9 +95,9 @@ def read_answer(path: Path) -> InForce | None:
 
 
 def check_fence(path: Path) -> None:
-    """Raises `StaleEpoch` where the gate belongs to a run in a fleet that another has replaced.
+    """Raises `StaleEpoch` if the gate belongs to a run in a fleet that another run has replaced.
 
-    Called before every batch. Raises `OSError` where the lease cannot be looked at: nothing is known, no batch begins.
+    Called before every batch. Raises `OSError` if the lease cannot be read: its state is unknown, so no batch starts.
     """
     fence = _read(path.with_name(FENCE))
     if fence:
@@ -105,7 +105,7 @@ def check_fence(path: Path) -> None:
 
 
 def forget_gate(path: Path) -> None:
-    """Begin anew: nothing is asked, and nobody has answered."""
+    """Reset the gate: no request and no answer."""
     path.unlink(missing_ok=True)
     _answer_path(path).unlink(missing_ok=True)
 
@@ -131,7 +131,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _replace(path: Path, fields: dict[str, Any]) -> None:
-    """Replace the file in one step, so that nobody ever reads half of it."""
+    """Replace the file atomically, so that no reader sees half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
     draft.write_text(json.dumps(fields))

@@ -1,4 +1,4 @@
-"""Turns progress reports and stages into application samples: every query of the context, each batch once."""
+"""Turns progress reports and stages into application samples: all queries of the context, each batch once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tidegate.history.progress import OperatorCount, Progress, StateReport, pars
 
 logger = logging.getLogger("tidegate")
 
-_STAGE_PATIENCE = 3  # observations that a report waits for its stages: the status store lags a little
+_STAGE_PATIENCE = 3  # observations that a report waits for its stages, because stage events arrive a little later
 _INTERVAL = re.compile(r"ProcessingTimeTrigger\((\d+)\)")
 
 
@@ -34,7 +34,7 @@ class _Run:
     bounded: bool
     real_time: bool
     java: Any
-    """The driver's own object; None for a run that was over before anybody looked."""
+    """The driver's own object; None for a run that had ended before it was first observed."""
     in_batch: bool = True
     last_progress_s: float | None = None
     first_batch: int | None = None
@@ -47,14 +47,14 @@ class _Run:
     running: bool = True
     error: str | None = None
     tasks: int = 0
-    """Tasks that the jobs of a batch announce together; in real-time mode all of them run at once."""
+    """Tasks announced by all jobs of a batch. In real-time mode all of them run at once."""
     planned: tuple[Any, float] | None = None
-    """The offsets that the batch under way ends at, and when they were first seen."""
+    """The end offsets of the running batch, and when they were first seen."""
 
 
 @dataclass(frozen=True, slots=True)
 class StatefulRun:
-    """A run that keeps state, and what has to be known to find it."""
+    """A run with state, and what is needed to locate the state."""
 
     name: str
     run_id: str
@@ -93,18 +93,18 @@ class ApplicationBook:
         )
 
     def samples(self, look: Look) -> tuple[ApplicationSample, ...]:
-        """What every query did since the last look. An ended query is shown once more, then forgotten."""
+        """What every query did since the last look. An ended query is returned once more, then forgotten."""
         active = {query.run_id: query for query in look.queries}
         for run_id, query in active.items():
             if run_id not in self._runs:
                 run = self._runs[run_id] = _new_run(query, self._watcher.query(run_id))
                 last = run.java.lastProgress() if run.java is not None else None
                 if last is not None and not any(run_id in report for report in look.reports):
-                    look.reports.append(str(last.json()))  # what it did before anybody listened
+                    look.reports.append(str(last.json()))  # what it did before we listened
         self._take_in(look)
         self._kafka.take_in(look, {run_id: run.name for run_id, run in self._runs.items()})
         for run_id, run in self._runs.items():
-            run.running = run.running and run_id in active  # its end may have been told before anybody listened
+            run.running = run.running and run_id in active  # its end may have been reported before we listened
             run.in_batch = run.running and active[run_id].in_batch
         self._stages.take_in(look)
         samples = one_per_name(self._sample(run_id, run, look) for run_id, run in self._runs.items())
@@ -116,7 +116,7 @@ class ApplicationBook:
             try:
                 progress = parse_progress(text)
             except ValueError as error:
-                logger.warning("a progress report was left out: %s", error)
+                logger.warning("a progress report was skipped: %s", error)
                 continue
             # A query may start, report and end between two looks.
             run = self._runs.setdefault(progress.run_id, _unseen_run(progress))
@@ -144,7 +144,7 @@ class ApplicationBook:
                 for offsets in progress.offsets:
                     self._limits.learn_files(run.name, run_id, offsets, progress.rows)
             else:
-                still.append((progress, seen + 1))  # order is kept: a batch never overtakes another
+                still.append((progress, seen + 1))  # keeps the order of the batches
         run.waiting = still
         if under_way := look.under_way.get(run_id):
             run.tasks = max(run.tasks, under_way.tasks_done + under_way.tasks_left)
@@ -175,7 +175,7 @@ class ApplicationBook:
         )
 
     def _latency(self, run_id: str, progress: Progress) -> LatencySample | None:
-        """From the query's own event times where it observes them, else from the arrival of its rows at the broker."""
+        """From the query's observed event times if available, else from the arrival of its rows at the broker."""
         if progress.latency_sketch:
             return sketched_latency(progress.latency_sketch, progress.committed_s)
         if progress.latency_counts:
@@ -184,7 +184,7 @@ class ApplicationBook:
 
 
 def one_per_name(samples: Iterable[ApplicationSample]) -> tuple[ApplicationSample, ...]:
-    """A query that ended and started again between two looks is one application: the newer run, with all batches."""
+    """If a query ended and restarted between two looks, merge it: the newer run, with the batches of both."""
     found: dict[str, ApplicationSample] = {}
     for sample in samples:
         before = found.get(sample.name)
@@ -196,7 +196,7 @@ def one_per_name(samples: Iterable[ApplicationSample]) -> tuple[ApplicationSampl
 
 
 def _running_batch(run_id: str, run: _Run, look: Look, limit: int | None, waiting: bool) -> RunningBatch | None:
-    """The batch under way: planned offsets that are not committed, and the tasks of the jobs that it has started."""
+    """The running batch: planned offsets that are not committed, and the tasks of the jobs started so far."""
     pairs = look.offsets.get(run_id, [])
     planned = run.running and run.in_batch and any(before != after for before, after in pairs)
     under_way = look.under_way.get(run_id)
@@ -212,7 +212,7 @@ def _running_batch(run_id: str, run: _Run, look: Look, limit: int | None, waitin
     counts = [rows_between(before, after) for before, after in pairs]
     rows = sum(count or 0 for count in counts) if counts and None not in counts else None
     if rows is None and waiting:
-        rows = limit  # the first batch has no start; it leaves rows behind, so it has all that the limit allows
+        rows = limit  # the first batch has no start offset; it leaves rows behind, so it took the full limit
     replayed = run.first_batch is None and rows is not None and limit is not None and rows > limit
     if under_way is None:
         return RunningBatch(run.planned[1], rows, 0, 0, replayed=replayed)
@@ -236,7 +236,7 @@ def _batch(run: _Run, progress: Progress, stages: list[StageSample], latency: La
     if progress.add_batch_s is not None:
         if overhead_s is None:
             overhead_s = max(0.0, progress.duration_s - progress.add_batch_s)
-        else:  # what is no task inside of addBatch is the sink's
+        else:  # the part of addBatch outside tasks belongs to the sink
             driver = replace(driver, sink_s=max(0.0, progress.add_batch_s - working_s))
     return BatchSample(
         batch_id=progress.batch_id,
@@ -269,7 +269,7 @@ def _memory(stages: list[StageSample]) -> MemorySample | None:
 
 
 def _operators(run: _Run, progress: Progress, stages: list[StageSample]) -> tuple[OperatorSample, ...]:
-    """Stages in plan order are the operators in the order in which they were named."""
+    """Stages in plan order correspond to operators in the order of their names."""
     counts = progress.operators
     if len(counts) > len(stages):
         stages = _unfused(counts, stages, progress.state)
@@ -284,10 +284,10 @@ def _operators(run: _Run, progress: Progress, stages: list[StageSample]) -> tupl
 def _unfused(
     counts: tuple[OperatorCount, ...], stages: list[StageSample], state: StateReport | None
 ) -> list[StageSample]:
-    """Tell operators apart that Spark runs in one stage.
+    """Separate operators that Spark runs in one stage.
 
-    A single task in front of state in a single partition needs no exchange, and Spark leaves it out. What the state
-    took of that task is reported; the rest is the other operator's.
+    A single task in front of single-partition state needs no exchange, so Spark omits it. Spark reports the time that
+    the state took; the rest belongs to the other operator.
     """
     if state is None or state.partitions != 1:
         return stages
@@ -328,13 +328,13 @@ def _operator(count: OperatorCount, stage: StageSample, progress: Progress, stat
 
 
 def _names_of(run: _Run, stages: int) -> tuple[str, ...]:
-    """Names from the plan where it has as many stages as ran; numbers otherwise (an empty batch skips some)."""
+    """Names from the plan if it has as many stages as ran, else numbers (an empty batch skips stages)."""
     names = _plan_names(run)
     return names if len(names) == stages else tuple(f"stage-{number + 1}" for number in range(stages))
 
 
 def _plan_names(run: _Run) -> tuple[str, ...]:
-    """Names from the physical plan, read once a run: the plan is the same for every batch."""
+    """Names from the physical plan, read once per run, because all batches have the same plan."""
     if run.plan_names is None:
         execution = run.java.lastExecution() if run.java is not None else None
         run.plan_names = operators_of_plan(execution.executedPlan().toString()) if execution is not None else ()
@@ -354,7 +354,7 @@ def _new_run(query: ActiveQuery, java: Any) -> _Run:
 
 
 def _unseen_run(progress: Progress) -> _Run:
-    """A run that was over before it was ever looked at."""
+    """A run that had ended before it was first observed."""
     return _Run(
         name=progress.name or f"query-{progress.query_id[:8]}",
         interval_s=0.0,

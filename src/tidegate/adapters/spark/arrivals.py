@@ -1,8 +1,8 @@
-"""When the rows of a Kafka query arrived: from how far its topics reached at each second.
+"""When the rows of a Kafka query arrived, from the end offsets of its topics at each second.
 
-The broker's end offsets, watched every second, are an arrival curve for each partition: row `o` arrived when the end
-offset passed `o`. Between two looks it is interpolated, so a time is right to within a second. What had arrived before
-anybody watched is dated by the records' own timestamps (`offsetsForTimes`).
+The broker's end offsets, read every second, give an arrival curve for each partition: row `o` arrived when the end
+offset passed `o`. Values between two readings are interpolated, so times are accurate to a second. Rows that arrived
+before the first reading are dated by the records' timestamps (`offsetsForTimes`).
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ Offsets = dict[str, dict[str, int]]
 
 _MOST_POINTS = 600
 _GRID = 33
-"""Rows of a partition's part of a batch that are dated; those between them are spread evenly."""
+"""Number of rows dated per partition of a batch. The rows between them are interpolated."""
 
 
 @dataclass(slots=True)
 class _Curve:
-    """One partition: times and end offsets, both rising."""
+    """One partition: times and end offsets, both increasing."""
 
     times_s: list[float] = field(default_factory=list)
     offsets: list[int] = field(default_factory=list)
@@ -34,13 +34,13 @@ class _Curve:
             return
         self.times_s.append(time_s)
         self.offsets.append(max(offset, self.offsets[-1]) if self.offsets else offset)
-        if len(self.times_s) > _MOST_POINTS:  # every second point of the older half goes
+        if len(self.times_s) > _MOST_POINTS:  # drop every second point of the older half
             half = _MOST_POINTS // 2
             self.times_s[1:half] = self.times_s[1:half:2]
             self.offsets[1:half] = self.offsets[1:half:2]
 
     def forget_before(self, offset: int) -> None:
-        """Rows below the offset are done with; one point before it stays, to interpolate from."""
+        """Drop points for rows below the offset, except one to interpolate from."""
         done = max(0, bisect_right(self.offsets, offset) - 1)
         del self.times_s[:done], self.offsets[:done]
 
@@ -51,11 +51,11 @@ class ArrivalCurves:
     def __init__(self) -> None:
         self._curves: dict[tuple[str, str], _Curve] = {}
         self.ends: Offsets = {}
-        """The newest end offsets, and when they were read."""
+        """The newest end offsets."""
         self.time_s: float | None = None
 
     def add(self, time_s: float, ends: Offsets, looked_up: bool = False) -> None:
-        """The topics reached this far at that time. A partition that is missing in a look-up had nothing later."""
+        """Add end offsets at a time. A partition that is missing in a look-up had no later rows."""
         for topic, partitions in ends.items():
             for partition, offset in partitions.items():
                 self._curves.setdefault((topic, partition), _Curve()).add(time_s, offset)
@@ -67,7 +67,7 @@ class ArrivalCurves:
         return sum(offset for partitions in self.ends.values() for offset in partitions.values())
 
     def lags(self, planned: Offsets) -> dict[str, int]:
-        """Rows that wait, by partition; `planned` is where the newest batch ends."""
+        """Backlog by partition; `planned` is the end of the newest batch."""
         return {
             f"{topic}-{partition}": max(0, end - planned.get(topic, {}).get(partition, end))
             for topic, partitions in self.ends.items()
@@ -75,7 +75,7 @@ class ArrivalCurves:
         }
 
     def oldest_s(self, planned: Offsets) -> float | None:
-        """When the oldest waiting row arrived; None where none waits."""
+        """Arrival time of the oldest row in the backlog; None without backlog."""
         found = [
             self._arrived_s(curve, np.array([float(first)]))[0]
             for (topic, partition), curve in self._curves.items()
@@ -85,7 +85,7 @@ class ArrivalCurves:
         return float(min(found)) if found else None
 
     def latency(self, before: Offsets, after: Offsets, committed_s: float) -> LatencySample | None:
-        """Latencies of the rows between two offsets, to the commit of their batch; None where nothing is known.
+        """Latencies of the rows between two offsets, up to the commit of their batch; None if unknown.
 
         >>> curves = ArrivalCurves()
         >>> for second in range(11):
@@ -125,9 +125,9 @@ class ArrivalCurves:
 
     @staticmethod
     def _arrived_s(curve: _Curve, rows: np.ndarray) -> np.ndarray:
-        """Row o has arrived once the end offset is above o. Where the curve is flat the later time counts.
+        """Row o has arrived once the end offset is above o. On a flat part of the curve, the later time counts.
 
-        A flat stretch means that nothing came: a row right after it came with the next rise, not at its begin.
+        Nothing arrives during a flat part. The next row arrived with the next rise, not at the start of the flat part.
         """
         times, offsets = np.array(curve.times_s), np.array(curve.offsets, dtype=np.float64)
         at = np.clip(np.searchsorted(offsets, rows, side="right"), 1, max(1, len(offsets) - 1))
@@ -139,7 +139,7 @@ class ArrivalCurves:
 
 
 def whole_offsets(value: object) -> Offsets | None:
-    """Offsets of a Kafka source as Spark reports them; None where they are none.
+    """Offsets of a Kafka source as Spark reports them, or None for anything else.
 
     >>> whole_offsets({"t": {"0": 5}}), whole_offsets({"logOffset": 3}), whole_offsets(None)
     ({'t': {'0': 5}}, None, None)

@@ -1,6 +1,6 @@
-"""`tidegate.attach(spark, policy)`: two lines that put a running Spark job under control.
+"""`tidegate.attach(spark, policy)` puts a running Spark job under control.
 
-The controller lives in a thread of the driver. An error in it ends the control and is reported; the job goes on.
+The controller runs in a thread of the driver. If it fails, the error is reported, control ends, and the job goes on.
 """
 
 from __future__ import annotations
@@ -59,17 +59,17 @@ def attach(
     proposers: Collection[str] | None = None,
     checkpoints: str | Path | None = None,
 ) -> Gate:
-    """Put every streaming query of this Spark context under control, and return the gate to it.
+    """Put every streaming query of this Spark context under control, and return the gate.
 
-    `policy` is a policy, a mapping, or the path of a YAML file, which is read again whenever it changes; `mode`
-    overrides the policy's. `controller` names a controller that is plugged in and decides in place of Tidegate's;
-    `proposers` names those that Tidegate's own asks, for example `["pool"]`; left out, it asks all of them.
-    `checkpoints` is the folder for the checkpoints of queries that `gate.start` is given none for.
+    `policy` is a policy, a mapping, or the path of a YAML file, which is read again whenever it changes. `mode`
+    overrides the policy's mode. `controller` names a plugged-in controller to use instead of Tidegate's. `proposers`
+    selects proposers of Tidegate's controller, for example `["pool"]`; the default is all of them. `checkpoints` is the
+    folder for checkpoints of queries started through `gate.start` without one.
     """
     if not hasattr(spark, "_jsparkSession"):
         raise NotSupported(
             "tidegate.attach needs a classic SparkSession; a Spark Connect session has no driver to attach to: "
-            "call it in the driver itself"
+            "call attach in the driver itself"
         )
     file = PolicyFile(policy) if isinstance(policy, str | Path) else None
     if isinstance(policy, str | Path | None):
@@ -80,14 +80,14 @@ def attach(
         chosen = chosen.model_copy(update={"mode": _mode(mode)})
     application_id = spark.sparkContext.applicationId
     if application_id in _attached and _attached[application_id].running:
-        raise InvalidInput("Tidegate is attached to this Spark context already; stop that gate first: gate.stop()")
+        raise InvalidInput("Tidegate is already attached to this Spark context; stop that gate first: gate.stop()")
     gate = Gate(spark, chosen, controller, lambda: _changed(file, mode), proposers, checkpoints)
     _attached[application_id] = gate
     return gate
 
 
 class Gate:
-    """The handle on one controlled Spark context."""
+    """The handle of one controlled Spark context."""
 
     def __init__(
         self,
@@ -102,11 +102,11 @@ class Gate:
         self._checkpoints = Path(checkpoints) if checkpoints is not None else None
         self.policy = policy
         self.failure: BaseException | None = None
-        """What ended the control, where something did."""
+        """The error that ended control, if any."""
         rule = policy.journal
         path = rule.path or f"tidegate-{_file_name(spark.sparkContext.appName or 'job')}.db"
         self.journal = SqliteJournal(path, rule.keep_days, rule.max_megabytes)
-        # It goes with the process, not with this object: queries outlive their control.
+        # Tied to the process, not to this object, because queries may outlive their control.
         self._folder = Path(tempfile.mkdtemp(prefix="tidegate-"))
         atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
         _register_source(spark)
@@ -124,7 +124,7 @@ class Gate:
             extensions.make("controllers", controller) if controller is not None else None,
             proposers_named(proposers) if proposers is not None else None,
         )
-        self.controller.forget_targets()  # Spark has started anew, whatever was asked of it in an earlier life
+        self.controller.forget_targets()  # Spark is new, so earlier targets do not apply
         self._recording = (
             RecordingJournal(self.journal, HistoryWriter(Path(policy.journal.history)))
             if policy.journal.history
@@ -146,14 +146,14 @@ class Gate:
         if policy.console is not None:
             try:
                 self.console()
-            except (TidegateError, OSError) as error:  # nobody loses a job over a page
+            except (TidegateError, OSError) as error:  # a missing console must not end the job
                 logger.warning("the console did not start: %s", error)
                 self.journal.note(time.time(), "console-failed", str(error))
 
     def console(self, **settings: Any) -> Console:
-        """Serve the page, the API and metrics; `settings` are those of `console` in the policy, such as `port`.
+        """Serve the page, the API and metrics. `settings` are those of `console` in the policy, such as `port`.
 
-        A second call gives the same server. It ends with the gate.
+        A second call returns the same server. It ends with the gate.
         """
         if self._console is None:
             from tidegate.view.api import Steer
@@ -168,7 +168,7 @@ class Gate:
 
     @property
     def running(self) -> bool:
-        """Is the control alive?"""
+        """Is control running?"""
         return self._thread.is_alive()
 
     @property
@@ -179,13 +179,13 @@ class Gate:
     def start(self, name: str, build: Build, checkpoint: str | Path | None = None) -> RestartableQuery:
         """Start a query that Tidegate may restart with other settings.
 
-        `build(spark, settings)` returns a `DataStreamWriter` with its checkpoint location set, not started. Without a
-        `checkpoint` here, one of its own in the build, or the folder that `attach` was given, the query's checkpoint
-        goes with the process.
+        `build(spark, settings)` returns a `DataStreamWriter` that is not started. Without a `checkpoint` here, a
+        checkpoint location in the build, or a folder given to `attach`, the checkpoint is temporary and is lost with
+        the process.
         """
         if name in self.cluster.restartable and self.cluster.restartable[name].query.isActive:
-            raise InvalidInput(f"a query named {name!r} runs already")
-        unique = f"{_file_name(name)}-{crc32(name.encode()):08x}"  # names may differ in what is dropped
+            raise InvalidInput(f"a query named {name!r} already runs; stop it first, or choose another name")
+        unique = f"{_file_name(name)}-{crc32(name.encode()):08x}"  # names may differ only in dropped characters
         folder = self._folder / unique
         kept = self._checkpoints / (name if _file_name(name) == name else unique) if self._checkpoints else None
         settings = Settings(
@@ -199,7 +199,7 @@ class Gate:
         return query
 
     def forget(self, name: str) -> None:
-        """Let go of a query that has ended."""
+        """Forget a query that has ended."""
         self.cluster.restartable.pop(name, None)
 
     def queries(self) -> list[RestartableQuery]:
@@ -207,24 +207,24 @@ class Gate:
         return list(self.cluster.restartable.values())
 
     def failures(self) -> dict[str, Exception]:
-        """Why queries of this gate do not run, by name: those that an error ended or kept from starting again."""
+        """Errors of queries of this gate that do not run, by name: they failed, or could not be restarted."""
         found = {query.name: query.failure for query in self.queries() if not query.query.isActive}
         return {name: failure for name, failure in found.items() if failure is not None}
 
     def capabilities(self) -> tuple[Capability, ...]:
-        """What Tidegate can do in this context: by its version, for its cluster, and for every query that runs."""
+        """What Tidegate can do in this context, given its version, its cluster, and every running query."""
         return self.cluster.capabilities()
 
     def settle(self, limit_s: float = 10.0) -> None:
-        """Wait until the controller has taken another look: what has happened by now is then in the journal."""
+        """Wait for another observation, so that everything that has happened so far is in the journal."""
         seen, deadline_s = self.runner.steps, time.monotonic() + limit_s
         while self.running and self.runner.steps < seen + 2 and time.monotonic() < deadline_s:
             time.sleep(0.02)
 
     def stop(self) -> None:
-        """End the control; queries and executors stay as they are, everything that was turned is turned back.
+        """End control. Queries and executors stay as they are, and every other change is undone.
 
-        That is admission, scheduler pools, and dynamic allocation where it was taken over.
+        This covers admission, scheduler pools, and dynamic allocation if it was taken over.
         """
         self._clock.stop()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
@@ -243,7 +243,7 @@ class Gate:
         self.stop()
 
     def _run(self) -> None:
-        """The thread's whole life. Whatever happens in here stays in here."""
+        """The body of the thread. No error leaves it."""
         try:
             self.runner.run()
             self.journal.note(time.time(), "control-ended", "stopped")
@@ -253,7 +253,7 @@ class Gate:
                 return
             self.failure = error
             text = f"{type(error).__name__}: {str(error).strip() or 'no message'}".splitlines()[0]
-            logger.error("Tidegate's control has ended (%s); the job goes on without it", text)
+            logger.error("Tidegate's control has ended (%s); the job continues without it", text)
             self.journal.note(time.time(), "control-failed", text)
         finally:
             self._close()
@@ -270,24 +270,24 @@ class Gate:
             if self._recording is not None:
                 self._recording.close(time.time())
         except Exception as error:
-            logger.warning("the control did not end in good order: %s", str(error).splitlines()[0])
-        self.journal.close()  # one whole file; a note that comes later opens it again
+            logger.warning("control did not end cleanly: %s", str(error).splitlines()[0])
+        self.journal.close()  # leaves one complete file; a later note reopens it
 
 
 def _register_source(spark: SparkSession) -> None:
-    """Make `format("tidegate")` known where this Spark can have it; a job that does not use it can do without."""
+    """Register `format("tidegate")` if this Spark supports it. Jobs that do not use it do not need it."""
     if not has_gated_source():
         return
     from tidegate.adapters.spark.source import TidegateSource
 
     try:
         spark.dataSource.register(TidegateSource)
-    except AnalysisException as error:  # known in another session already
+    except AnalysisException as error:  # already registered in another session
         logger.info('format("tidegate") is not available in this session: %s', str(error).splitlines()[0])
 
 
 def _changed(file: PolicyFile | None, mode: Mode | str | None) -> Policy | None:
-    """The policy of the file where it has changed, in the mode that was asked for."""
+    """The policy of the file if it has changed, in the requested mode."""
     policy = file.poll() if file is not None else None
     return policy if policy is None or mode is None else policy.model_copy(update={"mode": _mode(mode)})
 

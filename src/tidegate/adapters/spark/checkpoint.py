@@ -1,9 +1,9 @@
-"""A query's checkpoint: which batches are planned and which committed, how many partitions its state has, and how to
-go back to where it was.
+"""A query's checkpoint: planned and committed batches, the number of state partitions, and how to roll back.
 
-Spark names state by version: batch N reads version N and writes version N + 1. A repartition is a batch of its own
-that writes a full snapshot of every partition. A snapshot outranks the changelogs of its version, so one that is left
-behind replaces what the query writes later under the same number: going back has to remove the state too.
+Spark numbers state by version: batch N reads version N and writes version N + 1. A repartition is a separate batch that
+writes a full snapshot of every partition. A snapshot takes precedence over the changelogs of its version. A leftover
+snapshot would therefore replace what the query writes later under the same number, so a rollback must also remove
+state.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from tidegate.adapters.spark.files import Files
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _STORES = ("state/*/*", "state/*/*/*")  # operator/partition; joins have named stores below that
-_BACKED_UP_BATCHES = 3  # a query starts from its newest; a hundred small files would lengthen the pause by seconds
+_BACKED_UP_BATCHES = 3  # a query starts from its newest batch; copying a hundred small files would add seconds of pause
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a query stands."""
+    """The position of a query."""
 
     planned: int
     """The newest batch in the offset log; −1 before the first."""
@@ -35,7 +35,7 @@ class Position:
 
 
 class Checkpoint:
-    """The checkpoint at `path`; what Tidegate keeps about it lies beside it, in `path`.tidegate."""
+    """The checkpoint at `path`. Tidegate keeps its own files beside it, in `path`.tidegate."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self.path = path.rstrip("/")
@@ -46,12 +46,12 @@ class Checkpoint:
         return Position(self._newest("offsets"), self._newest("commits"))
 
     def state_partitions(self, batch: int | None = None) -> int | None:
-        """Partitions of the state as a batch has them, by default the newest; None before the first batch."""
+        """State partitions as of a batch, by default the newest; None before the first batch."""
         chosen = self._newest("offsets") if batch is None else batch
         text = self._files.read(f"offsets/{chosen}") if chosen >= 0 else None
         if text is None:
             return None
-        for line in text.splitlines()[1:]:  # the first line is the log's version, the second the batch's settings
+        for line in text.splitlines()[1:]:  # the first line is the log's version, the second the batch's metadata
             try:
                 found = json.loads(line)["conf"][_PARTITIONS]
             except (ValueError, KeyError, TypeError):
@@ -60,7 +60,7 @@ class Checkpoint:
         return None
 
     def back_up(self) -> None:
-        """Keep a copy of what says where the query stands: its metadata, and the newest offsets and commits."""
+        """Copy the files that define the query's position: its metadata, and the newest offsets and commits."""
         self.beside.delete("backup")
         newest = self._newest("offsets")
         batches = range(max(0, newest + 1 - _BACKED_UP_BATCHES), newest + 1)
@@ -69,10 +69,10 @@ class Checkpoint:
                 self._files.copy(name, f"{self.path}.tidegate/backup/{name}")
 
     def drop_after(self, batch: int) -> None:
-        """Forget every batch after `batch`, with the state that it wrote.
+        """Remove every batch after `batch`, with the state that it wrote.
 
-        Newest first, so that a kill never leaves a hole in a log. The offsets go last: as long as they are there, the
-        work is not done and can be found and finished, and Spark itself refuses to start from what is left.
+        Newest first, so that a kill never leaves a gap in a log. The offsets are removed last. While they exist, an
+        interrupted removal can be detected and finished, and Spark refuses to start from what is left.
         """
         position = self.position()
         newest = max(position.planned, position.committed, batch + 1)
@@ -85,7 +85,7 @@ class Checkpoint:
             self._files.delete(f"{log}/{later}")
 
     def _drop_state(self, batch: int, newest: int) -> None:
-        """Remove what the batches after `batch` up to `newest` wrote, in all operators, partitions and stores."""
+        """Remove what the batches after `batch` up to `newest` wrote, for all operators, partitions and stores."""
         for later in range(newest, batch, -1):
             version = later + 1
             for pattern in (f"state/*/_metadata/*/{later}", *(f"{store}/{version}[._]*" for store in _STORES)):
@@ -100,7 +100,7 @@ class Checkpoint:
                 self._files.delete(folder)
 
     def _has_versions(self, folder: str) -> bool:
-        """Does a partition hold state, perhaps of an earlier time when there were more partitions?"""
+        """Does a partition hold state, perhaps from a time with more partitions?"""
         return any(self._files.matching(f"{folder}/{depth}[0-9]*.{{zip,changelog}}") for depth in ("", "*/"))
 
     def _newest(self, log: str) -> int:

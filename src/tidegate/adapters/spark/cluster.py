@@ -1,5 +1,4 @@
-"""The live Spark context behind the `Cluster` port: observations from listener and status store, actions on the pool
-and on queries."""
+"""The live Spark context behind the `Cluster` port: observations from listeners, actions on the pool and on queries."""
 
 from __future__ import annotations
 
@@ -48,17 +47,15 @@ logger = logging.getLogger("tidegate")
 _GAP = "gap"
 _GAP_AT_MOST_S = 20.0
 _FILE_SINK = (
-    "moving state to other partitions takes a batch that Spark's file sink never hears of, and its log fails on the "
-    "gap; write to Delta, Kafka or with foreachBatch"
+    "repartitioning state takes a batch that Spark's file sink never sees, and its log fails on the gap; write to "
+    "Delta or Kafka, or with foreachBatch"
 )
-_NO_REPARTITION = (
-    "state cannot be repartitioned by this Spark (4.2 can); its executors and its batch interval can be changed"
-)
+_NO_REPARTITION = "this Spark cannot repartition state (4.2 can); the executors and the batch interval can be changed"
 _NOT_OURS = "the query was not started through gate.start, so it cannot be changed while it runs"
 
 
 class SparkCluster:
-    """Watches and steers one Spark context."""
+    """Observes and controls one Spark context."""
 
     def __init__(
         self,
@@ -67,7 +64,7 @@ class SparkCluster:
         note: Note = lambda event, text: None,
         bound_first_batches: bool = False,
     ) -> None:
-        """`bound_first_batches`: the controller raises the limits of new queries as it gets to know them."""
+        """`bound_first_batches`: new queries start with a limit, which the controller raises as it learns more."""
         self._spark = spark.sparkContext
         self._features = probe(spark)
         self._watcher = Watcher(spark)
@@ -88,7 +85,7 @@ class SparkCluster:
         self.pools = SchedulerPools(spark.sparkContext, {name: rule.weight for name, rule in policy.classes.items()})
 
     def observe(self) -> Observation:
-        """Look, and change nothing."""
+        """Observe without changing anything."""
         look = self._watcher.look()
         samples = self._book.samples(look)
         self._unmeasured.look(samples)
@@ -100,9 +97,9 @@ class SparkCluster:
         return rounded(Observation(time.time(), applications, pool, (self._host.sample(),)))
 
     def converge(self, targets: Targets) -> Receipt:
-        """Drive the context towards the targets. Every target is tried; one that fails does not keep others from it.
+        """Drive the context towards the targets. Every target is tried, even if another one fails.
 
-        All that restarts one application goes into one rebalance: the pause is paid once.
+        All changes that restart one application go into one rebalance, so that it pauses only once.
         """
         self._pool.take_charge()
         self.limits.renew()
@@ -128,7 +125,7 @@ class SparkCluster:
         return Receipt(tuple(sorted(receipts, key=lambda receipt: order[receipt.action])))
 
     def release(self) -> None:
-        """Turn everything back; what cannot be turned back keeps nothing else from it."""
+        """Undo every change. A failure does not keep the other changes from being undone."""
         if self._spark._jsc is None or self._spark._jsc.sc().isStopped():
             return  # everything ended with the context
         queries = [query.release for query in list(self.restartable.values())]
@@ -151,9 +148,9 @@ class SparkCluster:
         return self._watcher.between_batches()
 
     def hold_batches(self) -> None:
-        """Ask for a gap: no further batch begins until `resume_batches`.
+        """Pause the queries: no further batch starts until `resume_batches`.
 
-        Only where every query has a gate: the others would leave no gap, and the gated ones would wait for nothing.
+        Done only if every query has a gate. Otherwise the queries without a gate would leave no pause to wait for.
         """
         ours = {query.name: query for query in list(self.restartable.values()) if query.query.isActive}
         if all(state.kind or (name in ours and ours[name].gated) for name, state in self._states.items()):
@@ -170,17 +167,17 @@ class SparkCluster:
             query.open_gate(_GAP)
 
     def state_on(self, executors: set[str]) -> tuple[int, bool]:
-        """State partitions that these executors hold and that can be moved, and whether any are being moved now."""
+        """Movable state partitions on these executors, and whether any are being moved now."""
         return self._state.held_by(executors), self._moving
 
     def capabilities(self) -> tuple[Capability, ...]:
-        """What can be turned here, and what stands in the way of the rest."""
+        """Which knobs work here, and why the others do not."""
         admission = (self._admission(name, state) for name, state in self._states.items())
         here = (*self._features.capabilities(), self._pool.capability(), self.pools.capability())
         return (*here, *admission, *self._state.capabilities())
 
     def close(self) -> None:
-        """Stop listening; nothing is asked of the context after this."""
+        """Stop listening. The context is not used after this."""
         self._undo(self._kafka.close, self._watcher.stop)
 
     def _undo(self, *undoings: Callable[[], None]) -> None:
@@ -189,14 +186,14 @@ class SparkCluster:
                 undo()
             except Exception as error:
                 text = next(iter(str(error).strip().splitlines()), type(error).__name__)
-                logger.warning("something could not be turned back: %s", text)
+                logger.warning("a change could not be undone: %s", text)
 
     def _tried(
         self, actions: Sequence[Action], act: Callable[..., list[ActionReceipt]], *arguments: object
     ) -> list[ActionReceipt]:
         try:
             return act(*arguments)
-        except Exception as error:  # the job goes on; the journal says what failed
+        except Exception as error:  # the job goes on; the journal records the failure
             text = next(iter(str(error).strip().splitlines()), type(error).__name__)
             logger.warning("%s failed: %s", ", ".join(map(str, actions)), text)
             return [ActionReceipt(action, Outcome.FAILED, text) for action in actions]
@@ -209,7 +206,7 @@ class SparkCluster:
         return self._state.converge(application, places, self._pool.marked(self._watcher.executors()))
 
     def _turn(self, action: Action) -> list[ActionReceipt]:
-        """A knob that turns without a restart; nothing to say where it is set so already."""
+        """Set a knob that needs no restart. Empty if it is already set."""
         if isinstance(action, SetShare):
             receipt = self.pools.set_share(action)
             return [] if receipt is None else [receipt]
@@ -228,7 +225,7 @@ class SparkCluster:
         return [ActionReceipt(action, Outcome.DONE, "through the gate, without a restart")]
 
     def _limit(self, action: SetAdmission | SetBatchInterval) -> list[ActionReceipt]:
-        """Set a limit or an interval inside the driver; asked for again at every step, also for the next run."""
+        """Set a limit or an interval inside the driver. Repeated at every step, so that it also covers the next run."""
         name, state = action.application, self._states.get(action.application)
         if state is not None and not state.kind and state.refusal:
             return [ActionReceipt(action, Outcome.REFUSED, state.refusal)]
@@ -247,12 +244,12 @@ class SparkCluster:
         return admission_of(name, state)
 
     def _rebalance(self, application: str, actions: list[SetParallelism]) -> list[ActionReceipt]:
-        """One restart for everything that is asked of an application."""
+        """One restart for all changes of an application."""
         query = self.restartable.get(application)
         if query is None:
             return [ActionReceipt(action, Outcome.REFUSED, _NOT_OURS) for action in actions]
         if self._rebalancer.busy(application):
-            return [ActionReceipt(action, Outcome.UNDER_WAY, "a rebalance is under way") for action in actions]
+            return [ActionReceipt(action, Outcome.UNDER_WAY, "a rebalance is in progress") for action in actions]
         failed = self._rebalancer.failed.pop(application, None)
         if failed is not None:
             return [ActionReceipt(action, Outcome.FAILED, failed) for action in actions]
@@ -276,7 +273,7 @@ class SparkCluster:
         return [ActionReceipt(action, Outcome.UNDER_WAY) for action in actions]
 
     def _with_handles(self, sample: ApplicationSample) -> ApplicationSample:
-        """Add where its state is, and what only the gate knows: can it be restarted, and what may its source take?"""
+        """Add where its state is, whether it can be restarted, and the limit of its source."""
         if places := self._state.places(sample.name):
             sample = replace(sample, state_places=places, state_movable=self._state.movable(sample.name))
         query = self.restartable.get(sample.name)

@@ -1,12 +1,12 @@
-"""Correlations of histories that outgrow a laptop: the numbers of `tidegate.analysis.correlation`, computed on Spark.
+"""Correlations of histories too large for one machine: the numbers of `tidegate.analysis.correlation`, on Spark.
 
-Pearson: one pass adds up, per pair of metrics and over the samples that both have, n, Σx, Σx² and Σxy, after centring
-by means from a sample; the sums of a task fit in a few kilobytes, so nothing large is ever collected.
+Pearson: one pass adds up n, Σx, Σx² and Σxy for each pair of metrics over the samples that both have, after centring
+by means from a sample. The sums of a task take a few kilobytes, so nothing large is collected.
 
-Spearman: ranks need an order. A sample gives the edges of up to 4096 bins per metric (edges are bins of their own, so a
-frequent value stays one), one pass counts every bin exactly, and a second correlates the mean ranks of the bins. Up to
-50 000 samples every value is a bin and the ranks are exact; above, samples inside one bin count as ties, which moves ρ
-by far less than 0.0001. Pairs whose metrics miss different samples are ranked over the samples they share.
+Spearman: ranks need an order. A sample gives the edges of up to 4096 bins per metric. Edges are separate bins, so a
+frequent value keeps its own bin. One pass counts every bin exactly, and a second correlates the mean ranks of the bins.
+Up to 50 000 samples, every value is a bin and the ranks are exact. Above that, samples inside one bin count as ties,
+which changes ρ by far less than 0.0001. Pairs whose metrics miss different samples are ranked over shared samples.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _Sums = Callable[[Floats], tuple[Floats, ...]]
 def correlate_frame(
     frame: DataFrame, columns: Sequence[str] | None = None, correction: Correction = "bh"
 ) -> Correlations:
-    """Correlate the numeric columns of a frame, pairwise-complete. The effective samples are not computed here."""
+    """Correlate the numeric columns of a frame, pairwise-complete. Effective sample sizes are not computed here."""
     names = tuple(columns) if columns is not None else numeric_columns(frame)
     if len(names) < 2:
         raise InvalidInput("correlations need at least two numeric columns")
     numbers = frame.select([F.col(f"`{name}`").cast("double").alias(f"c{at}") for at, name in enumerate(names)])
     rows = numbers.count()
-    share = min(1.0, _SAMPLE_ROWS / max(rows, 1))  # no limit() after it: that would run in a single task
+    share = min(1.0, _SAMPLE_ROWS / max(rows, 1))  # no limit() after it, which would run in a single task
     exact = rows <= EXACT_ROWS
     sample = _collect(numbers if exact else numbers.sample(fraction=share, seed=1), len(names))
     linear = _moments(numbers, _centred(sample))
@@ -51,7 +51,7 @@ def correlate_frame(
 
 
 def correlate_table(spark: SparkSession, table: MetricTable, correction: Correction = "bh") -> Correlations:
-    """Correlate a table that is in memory already: what `--engine spark` does with histories that fit."""
+    """Correlate a table in memory: what `--engine spark` does with histories that fit."""
     columns = {name: pa.array(table.values[:, at], from_pandas=True) for at, name in enumerate(table.names)}
     return correlate_frame(spark.createDataFrame(pa.table(columns)), table.names, correction)
 
@@ -59,7 +59,7 @@ def correlate_table(spark: SparkSession, table: MetricTable, correction: Correct
 def correlate_history(
     spark: SparkSession, path: str, application: str, names: Sequence[str], correction: Correction = "bh"
 ) -> Correlations:
-    """Correlate metrics of one application in a Parquet history, however long; cold batches are left out."""
+    """Correlate metrics of one application in a Parquet history of any length, without cold batches."""
     frame = spark.read.option("mergeSchema", "true").parquet(path)
     if "application" in frame.columns:
         frame = frame.where(F.col("application").cast("string") == application)
@@ -69,13 +69,13 @@ def correlate_history(
 
 
 def numeric_columns(frame: DataFrame) -> tuple[str, ...]:
-    """The metrics of a history: every number that is not a time or a label."""
+    """The metrics of a history: all numbers except times and labels."""
     kinds = ("double", "float", "int", "bigint", "smallint", "tinyint")
     return tuple(name for name, kind in frame.dtypes if kind in kinds and name not in _LABELS)
 
 
 def _centred(sample: Floats) -> Callable[[Floats], Floats]:
-    """Shift and scale by the sample's means and deviations: sums of large numbers would lose the digits that matter."""
+    """Shift and scale by the sample's means and deviations, because sums of large numbers would lose precision."""
     with np.errstate(invalid="ignore"):
         present = np.isfinite(sample).any(axis=0)
         shift, scale = np.zeros(sample.shape[1]), np.ones(sample.shape[1])
@@ -100,7 +100,7 @@ def _moments(numbers: DataFrame, transform: Callable[[Floats], Floats]) -> Coeff
     with np.errstate(divide="ignore", invalid="ignore"):
         covariance = products - total * total.T / n
         variance = squares - total**2 / n
-        # Rounding leaves a trace of variance in a column that is constant.
+        # Rounding leaves a small variance in a constant column.
         variance = np.where(variance > 1e-12 * np.maximum(squares, 1e-300), variance, np.nan)
         r = covariance / np.sqrt(variance * variance.T)
     r = np.where(n > 1, np.clip(r, -1.0, 1.0), np.nan)
@@ -109,7 +109,7 @@ def _moments(numbers: DataFrame, transform: Callable[[Floats], Floats]) -> Coeff
 
 
 def _spearman(numbers: DataFrame, sample: Floats, n: npt.NDArray[np.int64], exact: bool) -> Coefficients:
-    """Columns that miss the same samples are ranked together; other pairs over what they share."""
+    """Columns that miss the same samples are ranked together, other pairs over the samples they share."""
     metrics = sample.shape[1]
     edges = [_edges(column, exact) for column in sample.T]
     groups = _same_samples(n)
@@ -117,7 +117,7 @@ def _spearman(numbers: DataFrame, sample: Floats, n: npt.NDArray[np.int64], exac
     for first, left in enumerate(groups):
         for right in groups[first:]:
             both = left if left is right else left + right
-            # Sharing no fewer samples than each has means that nothing is missing where the other is not.
+            # If they share as many samples as each has, both miss the same samples.
             shared = numbers.select([f"c{at}" for at in both])
             if n[left[0], right[0]] < max(n[left[0], left[0]], n[right[0], right[0]]):
                 shared = shared.dropna(subset=[f"c{left[0]}", f"c{right[0]}"])
@@ -132,7 +132,7 @@ def _spearman(numbers: DataFrame, sample: Floats, n: npt.NDArray[np.int64], exac
 
 
 def _same_samples(n: npt.NDArray[np.int64]) -> list[list[int]]:
-    """Columns grouped by the samples they have: two are alike where each has exactly what they share."""
+    """Columns grouped by the samples they have: two belong together if each has exactly the samples they share."""
     groups: list[list[int]] = []
     for at in range(len(n)):
         for group in groups:
@@ -154,7 +154,7 @@ def _edges(column: Floats, exact: bool) -> Floats:
 
 
 def _bin(values: Floats, edges: Floats) -> npt.NDArray[np.int64]:
-    """Odd bins hold one value, an edge; even bins what lies between two edges."""
+    """Odd bins hold one value, an edge. Even bins hold the values between two edges."""
     at = np.searchsorted(edges, values)
     on_edge = at < len(edges)
     on_edge[on_edge] = edges[at[on_edge]] == values[on_edge]
@@ -162,12 +162,12 @@ def _bin(values: Floats, edges: Floats) -> npt.NDArray[np.int64]:
 
 
 def _ranks(numbers: DataFrame, edges: list[Floats]) -> Callable[[Floats], Floats]:
-    """A transformation of values into centred mean ranks, after one pass that counts the bins."""
+    """A function that maps values to centred mean ranks, after one pass that counts the bins."""
 
     def counts(values: Floats) -> tuple[Floats, ...]:
         found = []
         for column, cuts in zip(values.T, edges, strict=True):
-            present = np.sort(column[np.isfinite(column)])  # neighbours fall into one bin, more than twice as fast
+            present = np.sort(column[np.isfinite(column)])  # sorted values are binned more than twice as fast
             found.append(np.bincount(_bin(present, cuts), minlength=2 * len(cuts) + 2).astype(np.float64))
         return tuple(found)
 
@@ -187,7 +187,7 @@ def _ranks(numbers: DataFrame, edges: list[Floats]) -> Callable[[Floats], Floats
 
 
 def _fold(numbers: DataFrame, sums: _Sums) -> tuple[Floats, ...]:
-    """Apply `sums` to every chunk of rows and add the results up: in each task, then here."""
+    """Apply `sums` to every chunk of rows and add up the results, first in each task, then here."""
 
     def add_up(chunks: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         total: list[Floats] | None = None
@@ -201,7 +201,7 @@ def _fold(numbers: DataFrame, sums: _Sums) -> tuple[Floats, ...]:
     empty = sums(np.zeros((0, width)))
     total = [*empty]
     task: list[bytes] = []
-    # Not toLocalIterator(): that runs one partition after another. Few tasks, so that their sums fit in the driver.
+    # Not toLocalIterator(), which runs one partition after another. Few tasks, so that their sums fit in the driver.
     tasks = max(_MOST_TASKS, 2 * numbers.sparkSession.sparkContext.defaultParallelism)
     for row in numbers.coalesce(tasks).mapInArrow(add_up, "part binary").collect():
         task.append(bytes(row["part"]))

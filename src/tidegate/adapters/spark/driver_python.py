@@ -1,10 +1,10 @@
-"""`tidegate-python`: a Python for the driver that attaches Tidegate to the script that it is given.
+"""`tidegate-python`: a Python for the driver that attaches Tidegate to the given script.
 
     spark-submit --conf spark.pyspark.driver.python=tidegate-python … job.py arguments
 
-is a job under control, with nothing changed in it. The policy is the file that `spark.tidegate.policy` names, or the
-variable TIDEGATE_POLICY; without either the default policy recommends and does not act. Spark starts it as
-`tidegate-python job.py arguments`; anything else is handed to the plain interpreter.
+puts an unchanged job under control. The policy is the file that `spark.tidegate.policy` or the variable TIDEGATE_POLICY
+names. Without either, the default policy only recommends. Spark starts it as `tidegate-python job.py arguments`;
+anything else is passed to the plain interpreter.
 """
 
 from __future__ import annotations

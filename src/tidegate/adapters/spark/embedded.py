@@ -1,4 +1,4 @@
-"""Spark inside one machine: a driver with executors that are processes of their own, or all in one process."""
+"""Spark on one machine: a driver with executors as separate processes, or all in one process."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tidegate.adapters.spark.java import require_java
 from tidegate.domain import EnvironmentUnfit
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-# The first-tier compiler and the serial collector cut the CPU of small batches by a third; the deep plans of
-# streaming queries want a larger stack with them. Every batch compiles new classes: the first tier's own code cache
-# (48 MB) is full after some minutes of several queries, and the compiler then gives up for good.
+# The first-tier compiler and the serial collector cut the CPU use of small batches by a third. The deep plans of
+# streaming queries then need a larger stack. Every batch compiles new classes: the first tier's default code cache
+# (48 MB) is full after some minutes with several queries, and the compiler then stops for good.
 _JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -Xss4m"
 _SECRET = re.compile(r"(?i)secret|password|token|access[.]?key")
-"""Spark's own rule (`spark.redaction.regex`)."""
+"""Spark's own pattern (`spark.redaction.regex`)."""
 _ADDRESS = "SPARK_LOCAL_IP"
 _SETTINGS = {
     "spark.driver.extraJavaOptions": _JAVA,
@@ -46,7 +46,7 @@ def embedded_session(
 ) -> SparkSession:
     """Start a cluster that can grow to `most_executors`, with a target of `executors`.
 
-    Standalone starts all it can at first; a pool keeper, or `settle_executors`, brings them down to the target.
+    Standalone first starts as many as it can. A pool keeper or `settle_executors` reduces them to the target.
     """
     own = embedded_settings(most_executors, slots, memory_mb)
     with _on_loopback():
@@ -56,7 +56,7 @@ def embedded_session(
 
 
 def embedded_settings(most_executors: int, slots: int, memory_mb: int = 1024) -> dict[str, str]:
-    """The settings of an embedded cluster, its master among them."""
+    """The settings of an embedded cluster, including its master."""
     return {
         **_SETTINGS,
         "spark.master": f"local-cluster[{most_executors},{slots},{memory_mb}]",
@@ -68,14 +68,14 @@ def embedded_settings(most_executors: int, slots: int, memory_mb: int = 1024) ->
 def local_session(
     name: str, slots: int, memory_mb: int, settings: Mapping[str, str] | None = None, master: str | None = None
 ) -> SparkSession:
-    """Spark in one small JVM, one of several on a machine; or its driver, where a master is given."""
+    """Spark in one small JVM, one of several on a machine; or only its driver, if a master is given."""
     own = {"spark.driver.memory": f"{memory_mb}m"}
     return _session(name, master or f"local[{slots}]", {**own, **(settings or {})})
 
 
 def _session(name: str, master: str, settings: Mapping[str, str]) -> SparkSession:
     require_java()
-    # Without this the workers pick the system's Python and fail much later.
+    # Without this, the workers use the system's Python and fail much later.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name).master(master)
@@ -87,7 +87,7 @@ def _session(name: str, master: str, settings: Mapping[str, str]) -> SparkSessio
 
 @contextmanager
 def _on_loopback() -> Iterator[None]:
-    """Start the JVM so that master, workers and executors listen on the loopback interface, not only the driver.
+    """Start the JVM so that master, workers and executors, not only the driver, listen on the loopback interface.
 
     They take their address from the environment, not from the settings.
     """
@@ -101,9 +101,9 @@ def _on_loopback() -> Iterator[None]:
 
 
 def _start_jvm(settings: Mapping[str, str]) -> None:
-    """Where settings hold secrets: start the JVM without them, and hand them over on the bridge.
+    """If settings hold secrets, start the JVM without them and pass them through py4j.
 
-    PySpark starts the JVM with every setting on its command line, where anybody on the machine reads them with `ps`.
+    PySpark puts every setting on the JVM's command line, where anyone on the machine can read them with `ps`.
     """
     if not any(_SECRET.search(key) for key in settings):
         return
@@ -112,15 +112,15 @@ def _start_jvm(settings: Mapping[str, str]) -> None:
 
 
 def start_session(builder: SparkSession.Builder, settings: Mapping[str, str] | None = None) -> SparkSession:
-    """Start Spark, with the usual reasons for failing said in a line."""
+    """Start Spark. The usual reasons for a failure are reported in one line."""
     try:
         _start_jvm(settings or {})
         return builder.getOrCreate()
-    except Exception as error:  # py4j and pyspark raise several kinds; the cause is in the text
+    except Exception as error:  # py4j and pyspark raise several types; the cause is in the text
         text = str(error)
         if "BindException" in text or "Address already in use" in text:
             raise EnvironmentUnfit(
-                "Spark cannot bind its port: it is in use; stop the other program or set another "
+                "Spark cannot bind its port, because it is in use; stop the other program or set another port "
                 "(spark.ui.port, spark.driver.port)"
             ) from error
         first = text.strip().splitlines()[0] if text.strip() else type(error).__name__

@@ -1,9 +1,8 @@
-"""Ends a job in good order: on Ctrl-C, when its time is up, or when its container is told to go.
+"""Ends a job cleanly: on Ctrl-C, when its time is up, or when its container is told to stop.
 
-Interrupting the main thread in the middle of a call to the JVM would leave the call's answer on the wire and the batch
-half done. So the queries are ended first, from another thread: reading stops, the batch that runs may finish, the
-queries stop, and whoever waits for them in the main thread goes on by itself. Only a main thread that stays is
-interrupted.
+Interrupting the main thread during a call to the JVM would leave the answer unread and the batch incomplete. The
+queries are therefore stopped first, from another thread: reading stops, the running batch may finish, and the queries
+stop. A main thread that waits for them then continues by itself. It is interrupted only if it does not.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from pyspark.sql import SparkSession
 from tidegate.adapters.spark.attach import Gate
 
 BATCH_WAIT_S = 10.0
-"""How long the running batch may take to finish; a stopped batch is repeated by the next run."""
+"""How long the running batch may take to finish. A batch that is cut off is repeated by the next run."""
 _LEAVE_WAIT_S = 2.0
 _POLL_S = 0.05
 _BY = "end"
 
 
 class Ending:
-    """One for each run of a job. `reason` says why it ends; empty while nobody has asked for it."""
+    """One per run of a job. `reason` says why it ends; empty until someone requests it."""
 
     def __init__(self, told: Callable[[str], None] = lambda text: None) -> None:
         self._told = told
@@ -38,22 +37,22 @@ class Ending:
         self._timer: threading.Timer | None = None
         self._hard = False
         self._before: dict[int, Any] = {}
-        """The handlers of signals as they were."""
+        """The original signal handlers."""
         self.spark: SparkSession | None = None
         self.gate: Gate | None = None
         self.reason = ""
 
     def listen(self) -> None:
-        """Take SIGINT and SIGTERM over; again after Spark has started, which sets a handler of its own.
+        """Handle SIGINT and SIGTERM. Call it again after Spark has started, which installs its own handler.
 
-        Spark's handler cancels all jobs, and the batch that runs fails.
+        Spark's handler cancels all jobs, which fails the running batch.
         """
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._before.setdefault(number, signal.signal(number, self._on_signal))
 
     def after(self, duration_s: float) -> None:
-        """End when this time is up, counted from the first call."""
+        """End after this time, counted from the first call."""
         if self._timer is not None:
             return
         self._timer = threading.Timer(duration_s, self.request, ("the time is up",))
@@ -61,7 +60,7 @@ class Ending:
         self._timer.start()
 
     def request(self, reason: str) -> None:
-        """Begin to end; a second request changes nothing."""
+        """Start ending the job. A second request changes nothing."""
         with self._lock:
             if self.reason:
                 return
@@ -70,7 +69,7 @@ class Ending:
         threading.Thread(target=self._end, name="tidegate-ending", daemon=True).start()
 
     def left(self) -> None:
-        """The main thread has left the job; nothing is left to interrupt, and signals go where they went before."""
+        """The main thread has left the job: nothing needs to be interrupted, and the signal handlers are restored."""
         self._left.set()
         if threading.current_thread() is threading.main_thread():
             for number, handler in self._before.items():
@@ -81,12 +80,12 @@ class Ending:
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self.reason or self._hard:
-            raise KeyboardInterrupt  # asked a second time, or by the end of our own patience
+            raise KeyboardInterrupt  # requested a second time, or our own wait is over
         self.request("interrupted" if number == signal.SIGINT else "terminated")
 
     def _end(self) -> None:
         for attempt in itertools.count():
-            if self.spark is not None:  # also what the job has started since
+            if self.spark is not None:  # includes queries that the job has started since
                 end_queries(self.spark, self.gate, BATCH_WAIT_S if attempt == 0 else 0.0)
             if self._left.wait(_LEAVE_WAIT_S):
                 return
@@ -96,7 +95,7 @@ class Ending:
 
 
 def end_queries(spark: SparkSession, gate: Gate | None, patience_s: float) -> None:
-    """Let no further batch begin, wait for those that run, and stop all queries."""
+    """Start no further batch, wait for running ones, and stop all queries."""
     own = {query.name: query for query in gate.queries()} if gate is not None else {}
     active = [query for query in spark.streams.active if query.isActive]
     if gate is not None:

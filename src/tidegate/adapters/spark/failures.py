@@ -1,4 +1,4 @@
-"""What made a query fail, in a line: the innermost cause, without stack traces and query ids."""
+"""The cause of a failed query in one line: the innermost cause, without stack traces and query ids."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MOST = 300
 
 
 def cause_of(text: str) -> str:
-    """The cause that a user can act on, out of what Spark says.
+    """The cause that a user can act on, extracted from Spark's message.
 
     >>> cause_of("[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted. SQLSTATE: XXKST\\n"
     ...          "\\tat org.apache.Some.method\\nCaused by: org.apache.SparkException: Job aborted\\n\\t... 1 more\\n"

@@ -1,9 +1,9 @@
-"""What this Spark can do, found out by looking at it: features are probed, versions are never compared.
+"""What this Spark can do. Features are probed; versions are never compared.
 
 | feature | since | without it |
 |---|---|---|
 | `live_limits` | 3.5 and before | sources are not throttled |
-| `state_places` | 3.5 and before | state stays where it is until its executor goes |
+| `state_places` | 3.5 and before | state stays where it is until its executor is gone |
 | `gated_source` | 4.2 | no `format("tidegate")` |
 | `state_repartition` | 4.2 | stateful operators keep their number of partitions |
 | `sketches` | 4.1 | event-time latency is counted in bins |
@@ -31,7 +31,7 @@ _KAFKA = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """What was found; each is True where it can be used."""
+    """The features found; True if usable."""
 
     live_limits: bool
     state_places: bool
@@ -41,23 +41,23 @@ class Features:
     real_time: bool
     kafka: bool
     connector: str
-    """Maven coordinates of the Kafka connector that fits."""
+    """Maven coordinates of the matching Kafka connector."""
 
     def capabilities(self) -> tuple[Capability, ...]:
-        """The same, with how it is done or what stands in the way."""
+        """The same, with how it works or why it does not."""
         return (
             Capability("watching", True, "a listener inside the driver"),
             _said(
                 "live limits",
                 self.live_limits,
                 "read limits of running queries, files and Kafka alike",
-                "this Spark's micro-batch execution does not show its sources",
+                "this Spark's micro-batch execution does not expose its sources",
             ),
             _said(
                 "state moves",
                 self.state_places,
                 "one partition at a time, between two batches",
-                "this Spark has no state store coordinator to tell",
+                "this Spark does not expose its state store coordinator",
             ),
             _said(
                 "state repartition",
@@ -67,7 +67,7 @@ class Features:
             ),
             Capability("event-time latency", True, "by KLL sketches" if self.sketches else _BINNED),
             _said('format("tidegate")', self.gated_source, "a replayable load", "needs Spark 4.2 and pyarrow"),
-            _said("real-time mode", self.real_time, "watched and sized, never throttled", "this Spark has none"),
+            _said("real-time mode", self.real_time, "observed and sized, never throttled", "this Spark has none"),
             _said(
                 "Kafka",
                 self.kafka,
@@ -78,7 +78,7 @@ class Features:
 
 
 def probe(spark: SparkSession) -> Features:
-    """Look at a session."""
+    """Probe a session."""
     jvm: Any = spark.sparkContext._jvm
     execution = next((found for package in _PACKAGES if (found := _class(jvm, f"{package}.MicroBatchExecution"))), None)
     methods = {str(method.getName()) for method in execution.getMethods()} if execution is not None else set()
@@ -96,13 +96,13 @@ def probe(spark: SparkSession) -> Features:
 
 @cache
 def has_gated_source() -> bool:
-    """Can a Python source be told how many rows to take, from which offset on? Earlier ones would begin at row 0."""
+    """Can a Python source be told how many rows to take from which offset? Older versions would start at row 0."""
     return _importable("pyspark.sql.streaming.datasource") and _importable("pyarrow")
 
 
 @cache
 def has_sketches() -> bool:
-    """Does Spark write KLL sketches, and is there something here that reads them?"""
+    """Does Spark write KLL sketches, and can they be read here?"""
     return hasattr(F, "kll_sketch_agg_double") and _importable("datasketches")
 
 
@@ -127,7 +127,7 @@ def _scala(jvm: Any) -> str:
 
 
 def _class(jvm: Any, name: str) -> Any:
-    """A class by its name, or None. Asked with the loader that knows the job's own jars."""
+    """A class by name, or None, from the loader that knows the job's jars."""
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     try:
         return jvm.java.lang.Class.forName(name, False, loader)

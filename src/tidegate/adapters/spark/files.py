@@ -1,4 +1,4 @@
-"""Small files on whatever filesystem Spark writes its checkpoints to, through Hadoop's own client."""
+"""Small files on the filesystem that Spark uses for checkpoints, through Hadoop's client."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 _GLOB = re.compile(r"([*?{}\[\]\\])")
-"""What a path may contain that a pattern takes for something else."""
+"""Characters of a path that have a special meaning in a pattern."""
 
 
 class Files:
-    """Read, replace, copy and delete, with the checksums that Hadoop keeps beside local files taken care of."""
+    """Reads, replaces, copies and deletes files, including the checksums that Hadoop keeps beside local files."""
 
     def __init__(self, spark: SparkSession, root: str) -> None:
         jvm: Any = spark.sparkContext._jvm
@@ -22,7 +22,7 @@ class Files:
         self._system = self._root.getFileSystem(self._conf)
 
     def names(self, folder: str) -> list[str]:
-        """Plain files in a folder, without hidden ones; none where there is no such folder."""
+        """Plain files in a folder, without hidden ones; empty if the folder does not exist."""
         path = self._path(folder)
         if not self._system.exists(path):
             return []
@@ -30,7 +30,7 @@ class Files:
         return sorted(str(name) for name in found if not str(name).startswith("."))
 
     def matching(self, pattern: str) -> list[str]:
-        """Files and folders whose path below the root matches, as `state/*/*/7[._]*` does; hidden ones do not."""
+        """Files and folders whose path below the root matches, such as `state/*/*/7[._]*`, without hidden ones."""
         root = _GLOB.sub(r"\\\1", str(self._root.toString()))
         found = self._system.globStatus(self._jvm.org.apache.hadoop.fs.Path(f"{root}/{pattern}")) or ()
         depth = pattern.count("/") + 1
@@ -38,7 +38,7 @@ class Files:
         return sorted(path for path in paths if not path.rsplit("/", 1)[-1].startswith("."))
 
     def read(self, name: str) -> str | None:
-        """The whole text, or None where the file is not there; also what a `replace` was killed over at its end."""
+        """The whole text, or None if the file does not exist. Includes what a `replace` left when killed at its end."""
         path = next((path for path in (self._path(name), self._draft(name)) if self._system.exists(path)), None)
         if path is None:
             return None
@@ -49,7 +49,7 @@ class Files:
             stream.close()
 
     def replace(self, name: str, text: str) -> None:
-        """Write beside and rename, so that nobody ever reads half of it."""
+        """Write to a draft and rename it, so that no reader sees half of it."""
         draft = self._draft(name)
         stream = self._system.create(draft, True)
         try:
@@ -74,9 +74,9 @@ class Files:
         )
 
     def delete(self, name: str) -> None:
-        """Remove a file or a folder; one that is not there is no error.
+        """Remove a file or a folder, if it exists.
 
-        A checksum whose file is gone goes too: Spark cannot write a file of that name again while it is there.
+        A checksum without its file is removed too, because Spark could not write a file of that name otherwise.
         """
         self._system.delete(self._path(name), True)
         folder, _, file = name.rpartition("/")

@@ -1,4 +1,4 @@
-"""Runs the islands of a search as Spark tasks; the result depends on the seeds alone, not on where they ran."""
+"""Runs the islands of a search as Spark tasks. The result depends only on the seeds, not on where they run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidegate.placement import Engine
 
 
 def spark_engine(sc: SparkContext) -> Engine:
-    """A `map` over the executors, one task an item, in order."""
+    """A `map` over the executors, one task per item, in order."""
 
     def mapped(function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
         return list(sc.parallelize(items, max(1, len(items))).map(function).collect())

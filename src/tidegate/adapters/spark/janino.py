@@ -1,4 +1,4 @@
-"""Java classes of ours inside the driver, compiled by Janino, which every Spark ships for its own generated code."""
+"""Compiles our Java classes inside the driver with Janino, which every Spark ships for its generated code."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ _classes: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
 
 
 def compiled(gateway: Any, name: str, loader: Any = None) -> Any:
-    """The class `tidegate.<name>`, compiled once: py4j knows methods by class name and would mix up a second one.
+    """The class `tidegate.<name>`, compiled once, because py4j caches methods by class name and would mix up copies.
 
-    `loader` knows the classes that it needs; by default those of Spark and of the job.
+    `loader` must know the classes that it needs; the default knows those of Spark and of the job.
     """
     known = _classes.setdefault(gateway, {})
     if name not in known:
         compiler = gateway.jvm.org.codehaus.janino.SimpleCompiler()
         compiler.setParentClassLoader(loader or gateway.jvm.java.lang.Thread.currentThread().getContextClassLoader())
-        compiler.setTargetVersion(8)  # for calls of static methods of interfaces
+        compiler.setTargetVersion(8)  # needed to call static methods of interfaces
         compiler.cook(Path(__file__).with_name(f"{name}.java").read_text())
         known[name] = compiler.getClassLoader().loadClass(f"tidegate.{name}")
     return known[name]

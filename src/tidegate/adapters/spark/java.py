@@ -1,4 +1,4 @@
-"""Finds Java before anything slow starts, and says how to get it where it is missing."""
+"""Finds Java before anything slow starts, and says how to install it if it is missing."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _HOW = (
 
 
 def require_java() -> int:
-    """The major version of the Java that Spark will use; raises where there is none or it is too old."""
+    """The major version of the Java that Spark will use. Raises if there is none or it is too old."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if java is None or (home and not Path(java).exists()):
-        where = f"JAVA_HOME is {home}, and there is no bin/java in it" if home else "no java on the PATH"
+        where = f"JAVA_HOME is {home}, which has no bin/java" if home else "no java on the PATH"
         raise EnvironmentUnfit(f"Spark needs Java {_LEAST} or newer: {where}; {_HOW}")
     try:
         shown = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=True).stderr

@@ -1,4 +1,4 @@
-"""Kafka queries seen from the broker: rows that have arrived, rows that wait by partition, and how old they are."""
+"""Kafka queries as the broker sees them: rows that have arrived, the backlog by partition, and its age."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ logger = logging.getLogger("tidegate")
 
 _CLASSES = {"KafkaMicroBatchStream", "KafkaSource"}
 _MOST_LAGS = 8
-"""Partitions that an observation names; the rest is in the sum."""
+"""Maximum number of partitions in an observation. The sum includes the rest."""
 
 
 @dataclass(slots=True)
@@ -27,12 +27,12 @@ class _Topics:
 
     curves: ArrivalCurves = field(default_factory=ArrivalCurves)
     planned: Offsets | None = None
-    """Where the newest batch ends, as far as it is known."""
+    """End of the newest batch, as far as it is known."""
     retention_s: float | None = None
 
 
 class KafkaWatch:
-    """Follows the topics of every query of a context that reads from Kafka alone."""
+    """Tracks the topics of every query that reads only from Kafka."""
 
     def __init__(self, spark: SparkSession, watcher: Watcher, limits: SourceLimits, groups: dict[str, str]) -> None:
         self._gateway: Any = spark.sparkContext._gateway
@@ -42,10 +42,10 @@ class KafkaWatch:
         self._java: Any = None
         self._topics: dict[str, _Topics] = {}
         self._without: set[str] = set()
-        """Runs that do not read from Kafka alone, or whose broker could not be asked."""
+        """Runs that do not read only from Kafka, or whose broker does not answer."""
 
     def take_in(self, look: Look, names: dict[str, str]) -> None:
-        """Follow new runs, let go of those that have ended, and read what the brokers have said."""
+        """Track new runs, drop ended ones, and read the brokers' answers."""
         for run_id, state in look.limits.items():
             if run_id not in self._topics and run_id not in self._without and state.sources:
                 self._follow(run_id, state.sources, self._groups.get(names.get(run_id, ""), ""))
@@ -61,7 +61,7 @@ class KafkaWatch:
                 topics.curves.add(ends.time_s, ends.offsets, ends.looked_up)
                 topics.retention_s = ends.retention_s
         for run_id, text in look.unreachable.items():
-            logger.warning("Kafka's end offsets could not be read (%s); lag is known at the end of batches only", text)
+            logger.warning("Kafka's end offsets could not be read (%s); lag is known only at the end of batches", text)
             if run_id in self._topics and self._topics[run_id].curves.time_s is None:
                 self._without.add(run_id)
         for run_id, topics in self._topics.items():
@@ -70,7 +70,7 @@ class KafkaWatch:
                 topics.planned = planned[0]
 
     def arrival(self, run_id: str) -> ArrivalSample | None:
-        """What has arrived and what waits, as the broker last said."""
+        """Arrivals and backlog, as last reported by the broker."""
         topics = self._topics.get(run_id)
         time_s = topics.curves.time_s if topics is not None else None
         if topics is None or time_s is None:
@@ -85,7 +85,7 @@ class KafkaWatch:
         )
 
     def lags(self, run_id: str) -> tuple[tuple[PartitionLag, ...], int | None]:
-        """The partitions that are furthest behind, and how many there are in all."""
+        """The partitions with the largest backlog, and the total number of partitions."""
         topics = self._topics.get(run_id)
         if topics is None or topics.planned is None or topics.curves.time_s is None:
             return (), None
@@ -94,7 +94,7 @@ class KafkaWatch:
         return tuple(PartitionLag(partition, rows) for partition, rows in worst if rows), len(lags)
 
     def latency(self, run_id: str, offsets: tuple[tuple[Any, Any], ...], committed_s: float) -> LatencySample | None:
-        """Latencies of a batch's rows from their arrival at the broker; None where they cannot be told."""
+        """Latencies of a batch's rows since their arrival at the broker; None if unknown."""
         topics = self._topics.get(run_id)
         if topics is None or len(offsets) != 1:
             return None
@@ -123,7 +123,7 @@ class KafkaWatch:
                 self._java = new_inside(self._gateway, "KafkaEnds", loader=loader)
                 self._watcher.include(self._java)
             self._java.follow(run_id, sources[0], group)
-        except Exception as error:  # another connector than those that are known
+        except Exception as error:  # an unknown version of the connector
             text = next(iter(str(error).strip().splitlines()), type(error).__name__)
             logger.warning("Kafka's end offsets are not available: %s", text)
             self._without.add(run_id)

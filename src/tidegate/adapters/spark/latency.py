@@ -1,8 +1,8 @@
-"""Row latency per batch, from event times that the query observes, to the commit of the batch.
+"""Row latency per batch: from the observed event times to the commit of the batch.
 
-Two ways. KLL sketches (Karnin, Lang, Liberty 2016), which Spark builds from 4.1 on and `datasketches` reads to the very
-bytes. Elsewhere counts: how many rows were older than each of a few ages when the batch was planned. Both merge, as
-quantiles of quantiles do not.
+There are two methods. KLL sketches (Karnin, Lang, Liberty 2016) are written by Spark 4.1 or newer and read by
+`datasketches`, which uses the same format. Otherwise rows are counted: how many were older than each of several ages
+when the batch was planned. Both can be merged, unlike quantiles.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from tidegate.domain import LatencySample
 
 EDGES_S = tuple(0.05 * (4 / 3) ** step for step in range(36))
-"""Ages that rows are counted by: 50 ms to 20 minutes, each a third above the one before."""
+"""Ages by which rows are counted: 50 ms to 20 minutes, each a third larger than the one before."""
 
 
 def sketched_latency(sketch: str, committed_s: float) -> LatencySample | None:
-    """Latency quantiles of a batch; None where it had no rows, or the bytes are no sketch."""
+    """Latency quantiles of a batch; None if it had no rows, or the bytes are not a sketch."""
     try:
         import datasketches
     except ModuleNotFoundError:
@@ -30,7 +30,7 @@ def sketched_latency(sketch: str, committed_s: float) -> LatencySample | None:
         return None
     if arrived.is_empty():
         return None
-    # The oldest rows wait longest: the 99th percentile of latency is the first percentile of arrival.
+    # The oldest rows have the highest latency: its 99th percentile is the first percentile of arrival time.
     p50, p90, p99 = (committed_s - float(arrived.get_quantile(rank)) for rank in (0.5, 0.1, 0.01))
     return LatencySample(int(arrived.n), p50, p90, p99, committed_s - float(arrived.get_min_value()))
 

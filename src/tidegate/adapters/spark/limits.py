@@ -1,7 +1,7 @@
-"""Live limits on what any processing-time query takes in: the Python side of `Limiter.java`.
+"""Live limits on the intake of any processing-time query: the Python side of `Limiter.java`.
 
-A limit is set inside the driver, composed with the user's own, and in force from the next batch on. It is under a lease
-there: when nobody renews it for `LEASE_S`, the user's own limits come back by themselves.
+A limit is set inside the driver, combined with the user's own, and takes effect with the next batch. It is under a
+lease: if it is not renewed for `LEASE_S`, the user's own limits are restored automatically.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from tidegate.domain.capability import Capability
 from tidegate.plan.admission import FIRST_ROWS
 
 LEASE_S = 30.0
-"""Longer than a step that hangs for a while, short enough for a job whose controller is gone."""
+"""Longer than a step that hangs for a while, but short enough for a job that has lost its controller."""
 _UNBOUNDED = -1
 _FILE_ROWS = 1000.0
-"""What a file is taken to hold until one has been read."""
+"""Assumed rows per file until one has been read."""
 
 
 class SourceLimits:
@@ -40,20 +40,20 @@ class SourceLimits:
         watcher.when_starting(self._java)
 
     def renew(self) -> None:
-        """The controller lives: everything that was asked for stays in force for another lease."""
+        """Keep everything that was requested in force for another lease."""
         self._java.renew(round(LEASE_S * 1000))
 
     def bound_first_batches(self, but: Iterable[str] = ()) -> None:
-        """From now on every query that starts, but those named, is bounded before its first batch is planned."""
+        """From now on, limit every starting query except these before its first batch is planned."""
         for name in but:
             self._java.limit(name, _UNBOUNDED, _FILE_ROWS)
         self._java.first(FIRST_ROWS)
         self.renew()
 
     def limit(self, name: str, rows: int | None) -> bool:
-        """At most this many rows a batch, or None for the user's own limit; files are counted by their usual size.
+        """At most this many rows per batch, or None for the user's own limit. Files count by their usual size.
 
-        False where that was asked for already.
+        False if this was already requested.
         """
         if self._asked.get(name, ...) == rows:
             return False
@@ -66,11 +66,11 @@ class SourceLimits:
         self._java.limit(name, _UNBOUNDED if rows is None else rows, self._rows_per_file.get(name, _FILE_ROWS))
 
     def asked(self, name: str) -> bool:
-        """Was anything asked of a query of this name, whether or not it runs now?"""
+        """Was anything requested from a query of this name, whether or not it runs now?"""
         return name in self._asked or name in self._intervals_s
 
     def interval(self, name: str, interval_s: float) -> bool:
-        """Trigger this often, from the next trigger on; False where that was asked for already."""
+        """Trigger at this interval, from the next trigger on. False if this was already requested."""
         if self._intervals_s.get(name) == interval_s:
             return False
         self._intervals_s[name] = interval_s
@@ -78,7 +78,7 @@ class SourceLimits:
         return True
 
     def pause(self, name: str, by: str, most_s: float) -> None:
-        """Let no further batch with rows begin until all who paused it resume it, or until the time is over."""
+        """Start no further batch with rows until everyone who paused it resumes it, or until the time is over."""
         with self._lock:
             self._pauses.setdefault(name, set()).add(by)
             self.renew()
@@ -93,11 +93,11 @@ class SourceLimits:
                     self._java.resume(name)
 
     def quiet(self, name: str, wait_s: float = 0.5) -> bool:
-        """Is every batch that was planned committed? With a paused source it stays so."""
+        """Are all planned batches committed? This stays true while the source is paused."""
         return bool(self._java.quiet(name, round(wait_s * 1000)))
 
     def learn_files(self, name: str, run_id: str, offsets: tuple[Any, Any], rows: int) -> None:
-        """How many rows a file holds, from the files that a batch has taken; the limit follows when that changes."""
+        """Learn the rows per file from the files of a batch. The limit is updated when this changes."""
         before, after = (offset.get("logOffset") if isinstance(offset, dict) else None for offset in offsets)
         if not isinstance(after, int) or rows <= 0:
             return
@@ -109,7 +109,7 @@ class SourceLimits:
                 self._ask(name)
 
     def rows_in_force(self, name: str, state: LimitState) -> int | None:
-        """The limit of a run in rows; files are counted by their usual size."""
+        """The limit of a run in rows. Files count by their usual size."""
         if state.rows is not None:
             return state.rows
         return None if state.files is None else max(1, round(state.files * self._rows_per_file.get(name, _FILE_ROWS)))
@@ -119,7 +119,7 @@ class SourceLimits:
         return list(self._java.sources(run_id))
 
     def forget(self, name: str) -> None:
-        """The query has ended for good: nothing is asked of it any more."""
+        """The query has ended for good: drop all requests for it."""
         self._asked.pop(name, None)
         self._intervals_s.pop(name, None)
         self._pauses.pop(name, None)
@@ -134,7 +134,7 @@ class SourceLimits:
 
 
 def admission_of(name: str, state: LimitState) -> Capability:
-    """Whether the admission of a query can be limited, and how."""
+    """Whether and how the admission of a query can be limited."""
     knob = f"admission of {name}"
     if state.kind:
         return Capability(knob, True, f"live, in {state.kind} per batch, within the limits of its own sources")

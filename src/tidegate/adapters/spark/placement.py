@@ -1,7 +1,7 @@
-"""Where the state partitions of every query are, and how they are told to go to another executor.
+"""Where the state partitions of every query are, and how they are moved to another executor.
 
-A move is made between two batches, for all operators and stores of a partition together (see `Placement.java`). The
-next batch's task goes there and loads the state from the checkpoint; nothing is restarted.
+A move takes place between two batches, for all operators and stores of a partition together (see `Placement.java`).
+The next batch's task runs on the new executor and loads the state from the checkpoint. Nothing is restarted.
 """
 
 from __future__ import annotations
@@ -20,38 +20,38 @@ from tidegate.domain import ActionReceipt, ExecutorSample, MoveState, Outcome
 from tidegate.domain.capability import Capability
 
 _PATIENCE_MS = 60_000
-"""A move that waits for the end of a batch longer than this is asked for again."""
+"""A move that waits longer than this for the end of a batch is requested again."""
 _MOST_BATCHES = 5
-"""Batches in which Spark may run a partition elsewhere before its move counts as failed."""
+"""A move counts as failed after Spark has run the partition elsewhere for this many batches."""
 _LOOK_AGAIN_S = 10.0
-"""How often places are read while nothing moves: Spark may take a task elsewhere where its slots are taken."""
+"""How often places are read while nothing moves. Spark may run a task elsewhere if the slots are taken."""
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _UNLOAD = "spark.sql.streaming.stateStore.unloadOnCommit"
 
 
 @dataclass(slots=True)
 class _Known:
-    """One run, as far as its state is concerned."""
+    """What is known about the state of one run."""
 
     run: StatefulRun
     java: Any
-    """Our `Placement` in the driver; None where it could not be made."""
+    """Our `Placement` in the driver; None if it could not be created."""
     refusal: str | None
-    """Why its state must stay where it is."""
+    """Why its state cannot be moved."""
     wishes: dict[int, tuple[str, int]] = field(default_factory=dict)
-    """The executor that each partition was told to go to, and the last batch before that."""
+    """The requested executor of each partition, and the last batch before the request."""
     next: tuple[str, ...] = ()
     """Where the next batch will look for each partition."""
     last: tuple[str, ...] = ()
-    """Where the last batch ran it."""
+    """Where the last batch ran each partition."""
     there: frozenset[str] = frozenset()
-    """The executors that were registered then."""
+    """The executors registered at that time."""
     looked_s: float = -_LOOK_AGAIN_S
 
     def look(self, there: frozenset[str]) -> None:
-        """Ask the driver where everything is: at once where something may have changed, else now and then.
+        """Read all places: at once if something may have changed, otherwise now and then.
 
-        The coordinator is asked for every store; a query may have hundreds.
+        The coordinator is asked about every store, and a query may have hundreds.
         """
         now_s = time.monotonic()
         settled = there == self.there and not self.wishes and all(self.next)
@@ -67,7 +67,7 @@ class _Known:
             del self.wishes[partition]
 
     def in_vain(self, partition: int, executor: str) -> bool:
-        """Was this asked for long ago, and Spark has run the partition elsewhere ever since?"""
+        """Was this requested long ago, but Spark has run the partition elsewhere ever since?"""
         wish = self.wishes.get(partition)
         if wish is None or wish[0] != executor:
             wish = self.wishes[partition] = (executor, self.run.last_batch)
@@ -87,7 +87,7 @@ class StatePlaces:
         """By application."""
 
     def look(self, runs: Sequence[StatefulRun], registered: Sequence[ExecutorSample]) -> None:
-        """Take note of where everything is; what is on an executor that has gone is nowhere."""
+        """Update all places. State on an executor that is gone is nowhere."""
         before, self._known = self._known, {}
         for run in runs:
             known = before.get(run.name)
@@ -107,14 +107,14 @@ class StatePlaces:
         return known is not None and known.refusal is None
 
     def held_by(self, executors: set[str]) -> int:
-        """Partitions that the next batch will run on these executors, and that could be moved away."""
+        """Movable partitions that the next batch will run on these executors."""
         movable = [known for known in self._known.values() if known.refusal is None]
         return sum(place in executors for known in movable for place in known.next)
 
     def converge(
         self, application: str, wanted: Mapping[int, str], registered: Sequence[ExecutorSample]
     ) -> list[ActionReceipt]:
-        """Tell partitions where to go; nothing to say of those that are there."""
+        """Request moves. Partitions that are already in place yield no receipt."""
         known = self._known.get(application)
         if known is not None:
             known.wishes = {place: wish for place, wish in known.wishes.items() if wanted.get(place) == wish[0]}
@@ -129,7 +129,7 @@ class StatePlaces:
             elif known.next[partition] == executor:
                 continue
             elif known.in_vain(partition, executor):
-                text = f"Spark has run it elsewhere for {_MOST_BATCHES} batches: the slots there may be taken"
+                text = f"Spark has run it elsewhere for {_MOST_BATCHES} batches; the slots there may be taken"
                 answers.append(ActionReceipt(action, Outcome.FAILED, text))
             else:
                 moves[partition] = executor
@@ -139,14 +139,14 @@ class StatePlaces:
         return answers
 
     def release(self) -> None:
-        """Moves that still wait are not made any more; state stays where it is, as executors do."""
+        """Cancel the moves that still wait. State stays where it is, as executors do."""
         for known in self._known.values():
             known.wishes.clear()
             if known.java is not None:
                 known.java.forget()
 
     def capabilities(self) -> tuple[Capability, ...]:
-        """Whether the state of each query can be moved, and why not."""
+        """Whether the state of each query can be moved, and if not, why."""
         how = "between two batches, one partition at a time"
         return tuple(
             Capability(f"state of {name}", known.refusal is None, known.refusal or how)
@@ -177,9 +177,9 @@ class StatePlaces:
         return compiled(gateway, "Placement").getConstructors()[0].newInstance(array)
 
     def _why_not(self, run: StatefulRun) -> str | None:
-        """Why state must stay where it is; None where it may move."""
+        """Why state cannot be moved; None if it can."""
         if self._sc._jsc.sc().isLocal():
-            return "a local master has one executor, in the driver"
+            return "a local master has only one executor, in the driver"
         context = self._sc._jsc.sc().conf()
         if str(context.get("spark.speculation", "false")) == "true":
             return "speculation may run a partition twice at once (spark.speculation)"
@@ -190,7 +190,7 @@ class StatePlaces:
         if rocksdb and _version(self._sc.version) < (4, 1) and not self._old_rocksdb:
             return (
                 f"RocksDB state has reload bugs in Spark {self._sc.version} (fixed in 4.1: SPARK-49770, SPARK-52637); "
-                "set guards.move_old_rocksdb: true to move it all the same"
+                "set guards.move_old_rocksdb: true to move it anyway"
             )
         return None
 

@@ -65,7 +65,7 @@ def operators_of_plan(plan: str) -> tuple[str, ...]:
 
 
 def _name(nodes: list[str]) -> str:
-    """The most telling node of a stage: a source before a stateful step before anything else."""
+    """The most descriptive node of a stage: a source, else a stateful step, else any other."""
     for kind in _TELLING:
         for node in nodes:
             if kind in node:

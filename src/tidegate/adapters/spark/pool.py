@@ -1,4 +1,4 @@
-"""Keeps the executor pool at its target: asked for at once, retired between batches, repeated until it is so."""
+"""Keeps the executor pool at its target: requests at once, retires between batches, and repeats until it is reached."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PATIENCE_S = 10.0
 
 
 class Batches(Protocol):
-    """What the keeper needs to know of the queries on the pool."""
+    """What the keeper needs to know about the queries on the pool."""
 
     def between_batches(self) -> bool: ...
 
@@ -39,12 +39,12 @@ class Batches(Protocol):
     def resume_batches(self) -> None: ...
 
     def state_on(self, executors: set[str]) -> tuple[int, bool]:
-        """State partitions that these executors hold and that can be moved, and whether any are being moved now."""
+        """Movable state partitions on these executors, and whether any are being moved now."""
         ...
 
 
 class ExecutorPoolKeeper:
-    """Drives the pool to its target: what the cluster manager has been asked for, apart from what is registered."""
+    """Drives the pool to its target, and keeps requested and registered executors apart."""
 
     def __init__(self, sc: SparkContext, watcher: Watcher, policy: Policy, may_act: bool) -> None:
         self._sc = sc
@@ -52,24 +52,24 @@ class ExecutorPoolKeeper:
         self._target: int | None = None
         self._surplus_since_s: float | None = None
         self._leaving: set[str] = set()
-        """Killed, and still listed for a moment."""
+        """Killed, but still listed for a moment."""
         self._retiring: set[str] = set()
-        """Chosen to go, and waiting to be emptied or for a gap."""
+        """Selected to be retired; waiting to be emptied, or for a pause between batches."""
         self._emptying = Emptying()
         self.scalable = not sc._jsc.sc().isLocal()
         self._memory_bytes = executors.memory_bytes(sc)
         self._taken_over = False
         if may_act and executors.dynamic_allocation(sc) and policy.dynamic_allocation == "refuse":
             raise InvalidInput(
-                "Spark's dynamic allocation rules the executors of this job; switch it off "
+                "Spark's dynamic allocation controls the executors of this job; disable it "
                 "(spark.dynamicAllocation.enabled=false), or set dynamic_allocation: take-over in the policy"
             )
 
     def capability(self) -> Capability:
-        """Can executors come and go?"""
+        """Can the number of executors change?"""
         if not self.scalable:
-            return Capability("executors", False, "a local master has one executor, in the driver")
-        return Capability("executors", True, f"asked of {self._sc.master}, retired between batches")
+            return Capability("executors", False, "a local master has only one executor, in the driver")
+        return Capability("executors", True, f"requested from {self._sc.master}, retired between batches")
 
     def sample(self, registered: tuple[ExecutorSample, ...]) -> ExecutorPool:
         slots = max((executor.slots for executor in registered), default=1)
@@ -77,18 +77,18 @@ class ExecutorPoolKeeper:
         return ExecutorPool(self.marked(registered), requested, slots, self.scalable, self._memory_bytes)
 
     def marked(self, registered: tuple[ExecutorSample, ...]) -> tuple[ExecutorSample, ...]:
-        """These executors, those among them marked that are to go."""
+        """These executors, with those being retired marked."""
         going = self._retiring | self._leaving
         return tuple(replace(one, retiring=True) if one.id in going else one for one in registered)
 
     def take_charge(self) -> None:
-        """From now on the pool is ours: Spark's own allocation rests."""
+        """From now on we control the pool, and Spark's dynamic allocation is suspended."""
         if not self._taken_over and executors.dynamic_allocation(self._sc):
             executors.stop_dynamic_allocation(self._sc)
             self._taken_over = True
 
     def release(self) -> None:
-        """Everything as it was; the executors that are there stay."""
+        """Restore the original state, except that the executors stay."""
         if self._taken_over:
             self._taken_over = False
             executors.start_dynamic_allocation(self._sc)
@@ -96,14 +96,14 @@ class ExecutorPoolKeeper:
         self._retiring.clear()
 
     def converge(self, target: int, batches: Batches) -> ActionReceipt | None:
-        """Drive the pool to the target; None where it is there already."""
+        """Drive the pool to the target; None if it is already reached."""
         action = ScaleExecutors(target)
         if not self.scalable:
-            return ActionReceipt(action, Outcome.REFUSED, "a local master has one executor, in the driver")
+            return ActionReceipt(action, Outcome.REFUSED, "a local master has only one executor, in the driver")
         news = target != self._target
         if news:
             if not executors.request_executors(self._sc, target):
-                return ActionReceipt(action, Outcome.FAILED, "the cluster manager did not take the request")
+                return ActionReceipt(action, Outcome.FAILED, "the cluster manager did not accept the request")
             self._target = target
         registered = self._watcher.executors()
         self._retire(registered, target, batches)
@@ -112,9 +112,9 @@ class ExecutorPoolKeeper:
         return ActionReceipt(action, Outcome.UNDER_WAY, f"{len(registered)} of {target} registered")
 
     def _retire(self, registered: tuple[ExecutorSample, ...], target: int, batches: Batches) -> None:
-        """Retire what is above the target when it holds no state any more, in a gap between batches.
+        """Retire the executors above the target once they hold no state, in a pause between batches.
 
-        The gap is asked for where there are gates, else awaited. Executors that nobody empties go as they are.
+        Queries with gates are asked to pause; otherwise we wait for a pause. If no state leaves, we stop waiting.
         """
         self._leaving &= {executor.id for executor in registered}
         staying = tuple(executor for executor in registered if executor.id not in self._leaving)
@@ -131,7 +131,7 @@ class ExecutorPoolKeeper:
         batches.hold_batches()
         patient = now_s - self._surplus_since_s < _PATIENCE_S
         if patient and not _gap(batches):
-            return  # a batch is under way; the next round looks again
+            return  # a batch is running; the next round tries again
         try:
             executors.retire_executors(self._sc, sorted(self._retiring), target)
             self._leaving |= self._retiring
@@ -141,7 +141,7 @@ class ExecutorPoolKeeper:
             batches.resume_batches()
 
     def _choose(self, staying: tuple[ExecutorSample, ...], surplus: int) -> None:
-        """Who goes is decided once: state has begun to leave them."""
+        """Choose the executors to retire once, because their state starts to leave them."""
         going = [executor for executor in staying if executor.id in self._retiring][: max(0, surplus)]
         others = tuple(executor for executor in staying if executor not in going)
         chosen = {executor.id for executor in (*going, *retirees(others, surplus - len(going)))}
@@ -150,12 +150,12 @@ class ExecutorPoolKeeper:
 
 
 def retirees(registered: tuple[ExecutorSample, ...], surplus: int) -> list[ExecutorSample]:
-    """Who goes: the idle before the busy, and among them the youngest, whose caches are the coldest."""
+    """The executors to retire: idle before busy, then the youngest, whose caches are the coldest."""
     return sorted(registered, key=lambda executor: (executor.active_tasks, -executor.since_s))[: max(0, surplus)]
 
 
 def _gap(batches: Batches) -> bool:
-    """Wait a little for a moment between batches."""
+    """Wait briefly for a moment between batches."""
     deadline_s = time.monotonic() + _GAP_WAIT_S
     while not batches.between_batches():
         if time.monotonic() > deadline_s:
@@ -165,13 +165,15 @@ def _gap(batches: Batches) -> bool:
 
 
 def settle_executors(spark: SparkSession, target: int, limit_s: float = 60.0) -> None:
-    """Have exactly `target` executors registered before going on; Standalone starts all it can at first."""
+    """Wait until exactly `target` executors are registered. Standalone first starts as many as it can."""
     sc, watcher = spark.sparkContext, Watcher(spark)
     executors.request_executors(sc, target)
     deadline_s = time.monotonic() + limit_s
     while len(registered := watcher.executors()) != target:
         if time.monotonic() > deadline_s:
-            raise EnvironmentUnfit(f"{target} executors asked for, {len(registered)} registered after {limit_s:.0f} s")
+            raise EnvironmentUnfit(
+                f"requested {target} executors, but {len(registered)} are there after {limit_s:.0f} s"
+            )
         if len(registered) > target:
             leaving = retirees(registered, len(registered) - target)
             executors.retire_executors(sc, [executor.id for executor in leaving], target)

@@ -1,10 +1,9 @@
-"""Fair-scheduler pools as shares of one Spark application's slots: set while queries run, and put back.
+"""Fair-scheduler pools as shares of one Spark application's slots: set while queries run, and restored.
 
-A pool's `weight` and `minShare` are plain fields that the scheduler reads at every offer. Weights alone do nothing
-while slots are fewer than pools (every pool gets its first task before any gets a second); `minShare` does: a pool
-below it is served before all that are not. So a class is given the slots of its share as `minShare`, and the least
-important class none: it takes what the others leave, and the others never wait for more than the tasks that run
-already.
+A pool's `weight` and `minShare` are plain fields that the scheduler reads at every offer. Weights alone have no effect
+while there are fewer slots than pools, because every pool gets its first task before any gets a second. `minShare`
+does: a pool below it is served before all others. A class therefore gets the slots of its share as `minShare`, and the
+least important class gets none: it takes what the others leave, and they wait only for tasks that already run.
 """
 
 from __future__ import annotations
@@ -33,17 +32,17 @@ class PoolSetting:
 
 
 class SchedulerPools:
-    """The pools of one Spark context, by name. A pool exists once a job has run in it; until then it is waited for."""
+    """The pools of one Spark context, by name. A pool exists once a job has run in it; until then, we wait for it."""
 
     def __init__(self, sc: SparkContext, importance: Mapping[str, float]) -> None:
-        """`importance` has the weight of every class; pools are named after classes."""
+        """`importance`: the weight of every class. Pools are named after classes."""
         self._sc = sc
         self._importance = dict(importance)
         self._asked: dict[str, PoolSetting] = {}
         self._before: dict[str, PoolSetting] = {}
 
     def capability(self) -> Capability:
-        """Pools need the fair scheduler, which is chosen when Spark starts."""
+        """Pools need the fair scheduler, which is selected when Spark starts."""
         mode = str(self._sc.getConf().get("spark.scheduler.mode", "FIFO"))
         if mode.upper() != "FAIR":
             why = f"spark.scheduler.mode is {mode}; start Spark with FAIR to share one application among classes"
@@ -51,11 +50,11 @@ class SchedulerPools:
         return Capability("pools", True, "weight and minShare of the fair scheduler's pools, without a restart")
 
     def set_share(self, action: SetShare) -> ActionReceipt | None:
-        """Give the pool of a class its share of the slots; None where it has it already."""
+        """Set the share of a class's pool; None if it is already set."""
         able = self.capability()
         if not able.able:
             return ActionReceipt(action, Outcome.REFUSED, able.reason)
-        slots = self._sc.defaultParallelism  # follows the executors
+        slots = self._sc.defaultParallelism  # changes with the executors
         setting = pool_setting(action.group, action.share, self._importance, slots)
         if self._asked.get(action.group) == setting and self.in_force(action.group) == setting:
             return None
@@ -66,7 +65,7 @@ class SchedulerPools:
         return ActionReceipt(action, Outcome.DONE, "through its scheduler pool, without a restart")
 
     def enforce(self) -> list[str]:
-        """Write what is asked into every pool that exists; the names of those that do not exist yet."""
+        """Write the requested settings into every existing pool. Returns the names of pools that do not exist yet."""
         missing = []
         for name, asked in self._asked.items():
             pool = self._pool(name)
@@ -80,12 +79,12 @@ class SchedulerPools:
         return missing
 
     def in_force(self, name: str) -> PoolSetting | None:
-        """What a pool has now; None where it does not exist."""
+        """The current setting of a pool; None if it does not exist."""
         pool = self._pool(name)
         return None if pool is None else _read(pool)
 
     def restore(self) -> None:
-        """Every pool as it was before it was first touched."""
+        """Restore every pool to its original setting."""
         self._asked.clear()
         for name, setting in self._before.items():
             pool = self._pool(name)
@@ -112,7 +111,7 @@ def pool_setting(group: str, share: float, importance: Mapping[str, float], slot
 
 @contextmanager
 def in_pool(sc: SparkContext, name: str | None) -> Iterator[None]:
-    """Queries started inside run their batches in this pool, for as long as they live."""
+    """Queries started inside run their batches in this pool, for their whole life."""
     before = sc.getLocalProperty(POOL_PROPERTY)
     _set_property(sc, name)
     try:
@@ -122,7 +121,7 @@ def in_pool(sc: SparkContext, name: str | None) -> Iterator[None]:
 
 
 def _set_property(sc: SparkContext, pool: str | None) -> None:
-    sc._jsc.setLocalProperty(POOL_PROPERTY, pool)  # None takes it away; PySpark's own call is typed for text only
+    sc._jsc.setLocalProperty(POOL_PROPERTY, pool)  # None removes it; PySpark's own call is typed for text only
 
 
 def _read(pool: Any) -> PoolSetting:
@@ -130,7 +129,7 @@ def _read(pool: Any) -> PoolSetting:
 
 
 def _write(pool: Any, setting: PoolSetting) -> None:
-    # Fields without a setter; the scheduler reads them anew at every offer.
+    # Fields without a setter; the scheduler reads them again at every offer.
     for name, value in (("weight", setting.weight), ("minShare", setting.min_share)):
         field = pool.getClass().getDeclaredField(name)
         field.setAccessible(True)

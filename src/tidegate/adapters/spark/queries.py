@@ -1,4 +1,4 @@
-"""Queries that can be restarted: a recipe, the settings it was last built with, and the query that runs now."""
+"""Queries that can be restarted: a recipe, its last settings, and the running query."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _POLL_S = 0.005
 _END_POLL_S = 0.2
 _DRAIN = "drain"
 _STARTING = threading.Lock()
-"""Building a query sets the session's configuration, which the query takes over when it starts: one at a time."""
+"""Building a query sets the session's configuration, which the query copies when it starts: one at a time."""
 _CLOSED_AT_MOST_S = 90.0
-"""A closure expires after this time: longer than a batch is waited for, short enough to survive."""
+"""A closure expires after this time: longer than the wait for a batch, short enough to do little harm."""
 
 
 class RestartableQuery:
-    """One query and how to build it again. Its checkpoint makes every restart go on exactly where it stopped."""
+    """One query and how to build it again. With its checkpoint, every restart continues exactly where it stopped."""
 
     def __init__(
         self, spark: SparkSession, build: Build, settings: Settings, limits: SourceLimits | None = None
@@ -43,7 +43,7 @@ class RestartableQuery:
         self._limits = limits
         self._build = build
         self._lock = threading.Lock()
-        self._gate_lock = threading.Lock()  # the control holds batches while the user's thread may stop the query
+        self._gate_lock = threading.Lock()  # control holds batches while the user's thread may stop the query
         self._gate = Path(settings.gate)
         forget_gate(self._gate)  # an earlier query of this name may have left it closed
         self._over = False
@@ -59,7 +59,7 @@ class RestartableQuery:
 
     @property
     def gate_answer(self) -> InForce | None:
-        """What the source said when it was last asked for rows; None where it has no gate, or was never asked."""
+        """The source's answer when rows were last requested; None if it has no gate, or they never were."""
         return read_answer(self._gate)
 
     @property
@@ -68,7 +68,7 @@ class RestartableQuery:
 
     @property
     def admission(self) -> Admission | None:
-        """What the source's gate is set to, also while it is closed for a moment; None where there is no gate."""
+        """The setting of the source's gate, even while it is briefly closed; None if there is no gate."""
         answer = self.gate_answer
         if answer is None:
             return None
@@ -77,24 +77,24 @@ class RestartableQuery:
 
     @property
     def writes_files(self) -> bool:
-        """Does it write to Spark's own file sink, which wants to know of every batch?"""
+        """Does it write to Spark's file sink, which needs to see every batch?"""
         return str(self.query._jsq.streamingQuery().sink().getClass().getSimpleName()) == "FileStreamSink"
 
     @property
     def failure(self) -> Exception | None:
-        """Why the query does not run: the error that ended it, or that kept it from starting again."""
+        """Why the query does not run: the error that ended it, or that kept it from restarting."""
         return self._failure or self.query.exception()
 
     def admit(self, admission: Admission) -> None:
-        """Turn the source's gate, without a restart; a closed gate takes it up when it opens."""
+        """Set the limit of the source's gate, without a restart. If the gate is closed, it applies after opening."""
         with self._gate_lock:
             self._asked = admission
             self._ask()
 
     def close_gate(self, by: str) -> None:
-        """Let no further batch with rows begin, where the source takes a limit.
+        """Start no further batch with rows, if the source supports a limit.
 
-        It stays closed until all who closed it open it, but no longer than `_CLOSED_AT_MOST_S` after the last call.
+        It stays closed until everyone who closed it opens it, but at most `_CLOSED_AT_MOST_S` after the last call.
         """
         if self._limits is not None:
             self._limits.pause(self.name, by, _CLOSED_AT_MOST_S)
@@ -112,7 +112,7 @@ class RestartableQuery:
                 self._ask()
 
     def _ask(self) -> None:
-        """Write down what is asked of the gate: a limit, a closure, both, or nothing."""
+        """Write the request to the gate: a limit, a closure, both, or nothing."""
         closed_until_s = max(self._closed_until_s.values(), default=0.0)
         if self._asked is None and not closed_until_s:
             self._gate.unlink(missing_ok=True)
@@ -120,7 +120,7 @@ class RestartableQuery:
             write_request(self._gate, Request(self._asked, closed_until_s))
 
     def release(self) -> None:
-        """Take back all that was asked of the source: its own limit holds again."""
+        """Withdraw all requests to the source, so that its own limit applies again."""
         with self._gate_lock:
             self._asked = None
             self._ask()
@@ -128,13 +128,13 @@ class RestartableQuery:
     def rebalance(
         self, settings: Settings, partitions: int | None = None, told: Callable[[Transaction], None] = lambda _: None
     ) -> Rebalanced:
-        """Go on with other settings, and with the state in this many partitions where it is to move.
+        """Continue with other settings, and with the state in this many partitions if given.
 
-        Raises `RebalanceFailed` where it did not work; if the query does not run then, `failure` says so too.
+        Raises `RebalanceFailed` if it did not work. If the query does not run then, `failure` says so too.
         """
         with self._lock:
             if self._over or not self.query.isActive:
-                raise RebalanceFailed("nothing changed: the query does not run any more")
+                raise RebalanceFailed("nothing changed: the query no longer runs")
             try:
                 return rebalance(self, settings, partitions, told)
             except Exception as error:
@@ -145,13 +145,13 @@ class RestartableQuery:
                 self.open_gate(_DRAIN)
 
     def restart(self, settings: Settings) -> float:
-        """Go on with other settings; the pause in seconds."""
+        """Continue with other settings. Returns the pause in seconds."""
         return self.rebalance(settings).pause_s
 
     def await_end(self, limit_s: float | None = None) -> bool:
-        """Wait until the query has ended for good; a rebalance in between is no end. False where time ran out.
+        """Wait until the query has ended for good; a rebalance is not an end. False if the time runs out.
 
-        Raises `QueryFailed` where an error ended it, or kept it from starting again after a rebalance.
+        Raises `QueryFailed` if an error ended it, or kept it from restarting after a rebalance.
         """
         deadline_s = time.monotonic() + (limit_s if limit_s is not None else float("inf"))
         while time.monotonic() < deadline_s:
@@ -162,7 +162,7 @@ class RestartableQuery:
         return False
 
     def has_ended(self) -> bool:
-        """Has the query ended for good? In the middle of a rebalance it looks as if it had."""
+        """Has the query ended for good? In the middle of a rebalance it may look as if it had."""
         if self.query.isActive or not self._lock.acquire(blocking=False):
             return False
         try:
@@ -171,7 +171,7 @@ class RestartableQuery:
             self._lock.release()
 
     def await_rebalance(self) -> None:
-        """Wait until no rebalance is under way."""
+        """Wait until no rebalance is in progress."""
         with self._lock:
             return
 
@@ -181,23 +181,23 @@ class RestartableQuery:
             raise QueryFailed(f"{self.name} has failed: {first_line(failure)}") from failure
 
     def stop_at_boundary(self) -> None:
-        """Stop between two batches, for good; a rebalance that is under way ends first."""
+        """Stop between two batches, for good. A rebalance in progress ends first."""
         with self._lock:
             self._over = True
             try:
                 self.drain()
             finally:
-                self.open_gate(_DRAIN)  # the next run, or this one if it could not be stopped, must not find it closed
+                self.open_gate(_DRAIN)  # the next run, or this one if it did not stop, must not find the gate closed
 
     def kill(self) -> None:
-        """Stop now, whatever it is doing; a rebalance that is under way starts nothing any more."""
+        """Stop now, whatever it is doing. A rebalance in progress starts nothing any more."""
         self._over = True
         self.query.stop()
 
-    # what a rebalance asks for
+    # used by a rebalance
 
     def drain(self) -> None:
-        """Stop between two batches: close the gate where there is one, and wait until all that was planned is done."""
+        """Stop between two batches: close the gate, if any, and wait until all planned batches are committed."""
         self.close_gate(_DRAIN)
         deadline_s = time.monotonic() + _BOUNDARY_WAIT_S
         while self.query.isActive and time.monotonic() < deadline_s:
@@ -207,7 +207,7 @@ class RestartableQuery:
         self.query.stop()
 
     def finish_pending(self) -> None:
-        """Run the batch that a stop has cut to its end: with the gate closed, a single trigger takes nothing more."""
+        """Complete the batch that a stop has cut off: with the gate closed, a single trigger takes nothing more."""
         self.close_gate(_DRAIN)
         pending = self._start(self.settings, once=True)
         pending.awaitTermination(_PENDING_WAIT_S)
@@ -216,17 +216,17 @@ class RestartableQuery:
     def begin(self, settings: Settings) -> None:
         self.open_gate(_DRAIN)
         if self._over:
-            raise QueryEnded("nothing was started: the query was ended meanwhile")
+            raise QueryEnded("nothing was started: the query was stopped in the meantime")
         self.query = self._start(settings)
         self.settings = settings
         self._failure = None
-        if self._over:  # killed while it was being started
+        if self._over:  # killed while it was starting
             self.query.stop()
 
     def _start(self, settings: Settings, once: bool = False) -> StreamingQuery:
         with _STARTING:
-            # Adaptive execution would merge and rename the stages that operators are known by; the setting can be put
-            # back right after.
+            # Adaptive execution would merge and rename the stages by which operators are known. The setting can be
+            # restored right after.
             before = self.spark.conf.get("spark.sql.adaptive.enabled", "true")
             self.spark.conf.set("spark.sql.adaptive.enabled", "false")
             try:

@@ -3,16 +3,16 @@
     planned → draining → stopped → backed up → repartitioned → verified → restarted → confirmed
                                                      rolling back → rolled back
 
-Each step is written beside the checkpoint before the next begins. A process that finds an unfinished transaction goes
-back to what ran before, unless the new state had been verified: then it goes on with it.
+Each step is recorded beside the checkpoint before the next begins. A process that finds an unfinished transaction rolls
+it back, unless the new state had been verified: then it completes it.
 
-Every row counts once, because of two rules. Only the batch that the repartition made is ever dropped from the
-checkpoint, with all the state that it wrote; it holds no rows. As soon as the query has planned a batch on the new
-state, that batch may have reached the sink, and a sink that knows its batches by number would skip other rows under the
-same number: from then on a failure is answered by going forward.
+Every row counts once, because of two rules. First, the only batch ever dropped from the checkpoint is the one made by
+the repartition, with all the state that it wrote; it contains no rows. Second, once the query has planned a batch on
+the new state, that batch may have reached the sink, and a sink that identifies batches by number would skip other rows
+under the same number. From then on, a failure is handled by going forward.
 
-Whichever way it goes, the query is started again with growing pauses between the attempts. If none succeeds, the error
-says so, and the next start of the query takes it from there.
+In both directions, starting the query is retried with growing delays. If no attempt succeeds, the error says so, and
+the next start of the query continues from there.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ Result = TypeVar("Result")
 
 _CONFIRM_WAIT_S = 180.0
 _BACK_OFF_S = (0.5, 1.0, 2.0, 4.0, 8.0)
-"""Pauses between the attempts to get a query running again."""
+"""Delays between the attempts to get a query running again."""
 _IDLE_LOOKS = 10
 _POLL_S = 0.05
 
 
 class Restartable(Protocol):
-    """What a transaction needs of the query that it changes."""
+    """What a transaction needs from the query that it changes."""
 
     spark: SparkSession
     settings: Settings
@@ -66,20 +66,20 @@ class Restartable(Protocol):
         ...
 
     def finish_pending(self) -> None:
-        """Run the batch that was cut by the stop to its end, and nothing more."""
+        """Complete the batch that the stop has cut off, and nothing more."""
         ...
 
     def begin(self, settings: Settings) -> None:
-        """Start the query with these settings, the gate open; `QueryEnded` where the user has ended it."""
+        """Start the query with these settings and an open gate. `QueryEnded` if the user has stopped it."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Rebalanced:
-    """How a transaction went."""
+    """The result of a transaction."""
 
     pause_s: float
-    """From the last commit before to the first one after."""
+    """From the last commit before to the first commit after."""
     state_rows: int | None
     note: str
 
@@ -90,19 +90,19 @@ def rebalance(
     partitions: int | None,
     told: Callable[[Transaction], None] = lambda transaction: None,
 ) -> Rebalanced:
-    """Carry the change out, or go back and raise `RebalanceFailed`; `RestartFailed` if the query does not run then.
+    """Carry out the change, or roll back and raise `RebalanceFailed`; `RestartFailed` if the query does not run then.
 
-    `partitions` are those that the state is to have; None where no state moves.
+    `partitions`: the new number of state partitions; None if no state moves.
     """
     if partitions is not None:
         checkpoint = Checkpoint(query.spark, query.settings.checkpoint)
         if checkpoint.position().committed < 0:
             raise RebalanceFailed(
-                "nothing changed: the query does not keep its checkpoint where gate.start was told; "
-                "use settings.checkpoint in the build, or give gate.start the path"
+                "nothing changed: the query does not keep its checkpoint where gate.start was told to; "
+                "use settings.checkpoint in the build, or pass the path to gate.start"
             )
         if checkpoint.state_partitions() == partitions:
-            partitions = None  # the state is as it should be: nothing moves, and a way back has no batch to drop
+            partitions = None  # the state already has this many: nothing moves, and a rollback has no batch to drop
         elif not has_state_repartition(query.spark):
             raise RebalanceFailed("nothing changed: this Spark cannot repartition state (4.2 can)")
     run = _Run(query, after, partitions, told)
@@ -118,7 +118,7 @@ def rebalance(
 
 
 class _Run:
-    """One transaction under way."""
+    """One transaction in progress."""
 
     def __init__(
         self, query: Restartable, after: Settings, partitions: int | None, told: Callable[[Transaction], None]
@@ -155,7 +155,7 @@ class _Run:
             self._query.finish_pending()
             position = self._checkpoint.position()
             if not position.clean:
-                raise RebalanceFailed(f"batch {position.planned} could not be completed before the state moves")
+                raise RebalanceFailed(f"batch {position.planned} could not be completed before moving the state")
         self.record = replace(self.record, batch=position.committed)
         self._reach(Step.STOPPED)
 
@@ -170,7 +170,7 @@ class _Run:
             self._query.spark, self._checkpoint.path, (batch, self._checkpoint.position().committed)
         )
         if before != now:
-            raise RebalanceFailed(f"the state differs after its move: {before.rows} rows before, {now.rows} after")
+            raise RebalanceFailed(f"the state differs after the move: {before.rows} rows before, {now.rows} after")
         self._state_rows = now.rows
         self._note = f"{now.rows} rows of state moved to {partitions} partitions and verified"
         if now.unread:
@@ -188,12 +188,12 @@ class _Run:
     def come_back(self, error: Exception) -> None:
         """Get the query running again after a failure.
 
-        Returns where the change is in force after all, because there was no way but forward.
+        Returns normally if the change is in force after all, because going forward was the only way.
         """
         why = first_line(error)
         self.record = replace(self.record, note=why)
         if not self._stopped():
-            raise RebalanceFailed(f"the query could not be stopped and goes on as it is: {why}") from error
+            raise RebalanceFailed(f"the query could not be stopped and continues unchanged: {why}") from error
         batch = self.record.batch
         if batch is not None and self.record.partitions is not None:
             if self._insist(self._checkpoint.position).planned > batch + 1:
@@ -206,9 +206,9 @@ class _Run:
         raise RebalanceFailed(f"rolled back: {why}") from error
 
     def _go_forward(self, error: Exception) -> None:
-        """Stay on the new state: with the new settings or, where they do not work, with as many of the old as can be.
+        """Stay on the new state: with the new settings or, if they fail, with as many of the old ones as possible.
 
-        The state's partitions cannot go back, because the batch that was planned on them may be in the sink.
+        The number of partitions cannot be rolled back, because a batch planned on them may be in the sink.
         """
         kept = _on_new_state(self._before, self._after, self.record.partitions)
         try:
@@ -223,11 +223,11 @@ class _Run:
                 f"rolled back, except for the state, which stays in {self.record.partitions} partitions because a "
                 f"batch was planned on them: {first_line(error)}"
             ) from error
-        self._note = f"{self._note}; started more than once: {first_line(error)}"
+        self._note = f"{self._note}; restarted after an error: {first_line(error)}"
         self._note_step(Step.CONFIRMED)
 
     def _stopped(self) -> bool:
-        """Stop whatever runs. A query that cannot be stopped is better left running than started twice."""
+        """Stop whatever runs. If a query cannot be stopped, it is left running rather than started twice."""
         try:
             self._query.query.stop()
         except Exception as error:
@@ -235,7 +235,7 @@ class _Run:
         return not self._query.query.isActive
 
     def _insist(self, attempt: Callable[[], Result]) -> Result:
-        """Try until it works, with growing pauses; `RestartFailed` after the last attempt."""
+        """Retry with growing delays. Raises `RestartFailed` after the last attempt."""
         for pause_s in _BACK_OFF_S:
             try:
                 return attempt()
@@ -251,8 +251,8 @@ class _Run:
             raise
         except Exception as error:
             raise RestartFailed(
-                f"the query does not run: {len(_BACK_OFF_S) + 1} attempts to start it again failed, the last one with: "
-                f"{first_line(error)}; remove the cause and start the query anew"
+                f"the query does not run: {len(_BACK_OFF_S) + 1} attempts to restart it failed, the last one with: "
+                f"{first_line(error)}; remove the cause and start the query again"
             ) from error
 
     def _run_with(self, settings: Settings) -> None:
@@ -261,13 +261,13 @@ class _Run:
         self._confirmed(started_at)
 
     def _confirmed(self, started_at: int) -> bool:
-        """Wait for the first batch, or until the query waits for data; False where time ran out."""
+        """Wait for the first batch, or until the query waits for data. False if the time runs out."""
         deadline_s, idle = time.monotonic() + _CONFIRM_WAIT_S, 0
         while time.monotonic() < deadline_s:
             query = self._query.query
             if not query.isActive:
                 if query.exception() is None:
-                    return True  # it came to its own end, or the user stopped it
+                    return True  # it completed, or the user stopped it
                 raise RebalanceFailed(f"the query ended after its restart: {first_line(query.exception())}")
             progress = query.lastProgress
             if progress and "addBatch" in progress["durationMs"] and progress["batchId"] > started_at:
@@ -280,23 +280,23 @@ class _Run:
         return False
 
     def _note_step(self, step: Step) -> None:
-        """Write a step down if that can be done: on a full disk, say, the query is worth more than the record."""
+        """Record a step if possible: on a full disk, for example, the query matters more than the record."""
         try:
             self._reach(step)
         except Exception as error:
-            logger.warning("%s: %s was not written down: %s", self._before.name, step, first_line(error))
+            logger.warning("%s: step %s was not recorded: %s", self._before.name, step, first_line(error))
 
     def _reach(self, step: Step) -> None:
         self.record = replace(self.record, step=step, times_s={**self.record.times_s, step.value: time.time()})
         self._checkpoint.beside.replace(RECORD, to_json(self.record))
         try:
             self._told(self.record)
-        except Exception as error:  # a journal that cannot be written must not stop a query
-            logger.warning("%s: a step was not noted: %s", self._before.name, first_line(error))
+        except Exception as error:  # a failing journal must not stop a query
+            logger.warning("%s: a step was not written to the journal: %s", self._before.name, first_line(error))
 
 
 def _on_new_state(before: Settings, after: Settings, partitions: int | None) -> Settings:
-    """The old settings, but with the new partitions for the operators that were to get them."""
+    """The old settings, except that operators which were to get the new number of partitions as tasks keep it."""
     moved = {name: tasks for name, tasks in after.tasks.items() if tasks == partitions}
     return replace(before, tasks=MappingProxyType({**before.tasks, **moved}))
 
@@ -312,6 +312,6 @@ def _first_commit_s(query: StreamingQuery) -> float | None:
 
 
 def _commits_s(query: StreamingQuery) -> list[float]:
-    """When the batches that this run still remembers were committed."""
+    """Commit times of the batches that this run still remembers."""
     reports = (parse_progress(report.json) for report in query.recentProgress)
     return [report.committed_s for report in reports if report.committed]

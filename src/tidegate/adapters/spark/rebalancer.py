@@ -1,4 +1,4 @@
-"""Carries rebalances out beside the control: each in a thread of its own, one at a time per query."""
+"""Carries out rebalances beside control: each in its own thread, one at a time per query."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from tidegate.adapters.spark.transaction import Step, Transaction, first_line
 from tidegate.domain import RebalanceReport
 
 Note = Callable[[str, str], None]
-"""Takes an event and what there is to say about it."""
+"""Receives an event and its text."""
 _CLOSE_WAIT_S = 60.0
 
 
 class Rebalancer:
-    """Starts rebalances and keeps their reports until they are asked for."""
+    """Starts rebalances and keeps their reports until they are read."""
 
     def __init__(self, note: Note) -> None:
         self._note = note
         self._threads: dict[str, threading.Thread] = {}
         self._reports: dict[str, RebalanceReport] = {}
         self.failed: dict[str, str] = {}
-        """Why the last rebalance of a query failed, until somebody takes note of it."""
+        """Why the last rebalance of a query failed, until it is read."""
         self._lock = threading.Lock()
 
     def busy(self, name: str) -> bool:
@@ -31,7 +31,7 @@ class Rebalancer:
         return thread is not None and thread.is_alive()
 
     def submit(self, query: RestartableQuery, settings: Settings, partitions: int | None) -> None:
-        """Begin; the report comes with a later observation."""
+        """Start a rebalance. The report comes with a later observation."""
         thread = threading.Thread(
             target=self._run, args=(query, settings, partitions), name=f"tidegate-rebalance-{query.name}", daemon=True
         )
@@ -39,12 +39,12 @@ class Rebalancer:
         thread.start()
 
     def report(self, name: str) -> RebalanceReport | None:
-        """How the last one went; told once."""
+        """The result of the last rebalance, returned once."""
         with self._lock:
             return self._reports.pop(name, None)
 
     def close(self) -> None:
-        """Wait for what is under way: a transaction is safe to kill, and better not left half way."""
+        """Wait for rebalances in progress. A kill would be safe, but leaves a transaction unfinished."""
         for thread in list(self._threads.values()):
             thread.join(_CLOSE_WAIT_S)
 
@@ -57,7 +57,7 @@ class Rebalancer:
             done = query.rebalance(settings, partitions, told)
             report = RebalanceReport(True, done.pause_s, done.state_rows, done.note)
             self._note("rebalance-done", f"{query.name}: paused for {done.pause_s:.1f} s; {done.note or 'no state'}")
-        except Exception as error:  # rolled back, or not even that: the control goes on and says so
+        except Exception as error:  # rolled back, or even that failed: control goes on and reports it
             text = first_line(error)
             report = RebalanceReport(False, None, None, text)
             self.failed[query.name] = text

@@ -1,4 +1,4 @@
-"""What a restartable query is built with: the knobs that Tidegate may turn between two runs of it."""
+"""The settings a restartable query is built with: the knobs that Tidegate may change between two runs."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from tidegate.domain.epochs import check_epoch
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Handed to `build(spark, settings)`; what it does not set, the build's own defaults decide."""
+    """Passed to `build(spark, settings)`. The build's own defaults apply to what is not set here."""
 
     name: str
     gate: str = ""
     """Path for `.option("gate", …)` of a `format("tidegate")` source."""
     checkpoint: str = ""
-    """Where the gate keeps this query's checkpoint, where the build has no place of its own."""
+    """Where to keep this query's checkpoint, unless the build has its own location."""
     tasks: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     interval_s: float | None = None
     pool: str = ""
-    """Scheduler pool that its batches run in; none: that of the thread that starts it."""
+    """Scheduler pool of its batches; empty: that of the thread that starts it."""
     epoch: int = 0
-    """In a fleet: rises with every run of the application. Store it in the sink with each batch, and refuse lower ones:
-    then a run that was replaced while its machine stood still can commit nothing when it wakes up."""
+    """In a fleet: increases with every run of the application. Store it in the sink with each batch, and reject lower
+    ones. A run that was replaced while its machine was frozen can then commit nothing when it wakes up."""
     lease: str = ""
-    """In a fleet: the folder of the lease that the run has; empty elsewhere."""
+    """In a fleet: the folder of the run's lease; otherwise empty."""
 
     def parallelism(self, operator: str, default: int) -> int:
-        """Tasks for an operator: what Tidegate asks, or the default."""
+        """Tasks for an operator: the number that Tidegate requests, or the default."""
         return self.tasks.get(operator, default)
 
     def trigger(self, default_s: float) -> dict[str, Any]:
@@ -44,9 +44,9 @@ class Settings:
         return {"processingTime": f"{round(interval_s * 1000)} milliseconds"}
 
     def check_epoch(self) -> None:
-        """Raises `StaleEpoch` where a newer run of the application was allowed; call it before a sink commits.
+        """Raises `StaleEpoch` if a newer run of the application was allowed. Call it before a sink commits.
 
-        Outside of a fleet nothing happens.
+        Outside a fleet it does nothing.
         """
         if self.lease:
             check_epoch((path.name for path in Path(self.lease).iterdir()), self.epoch)

@@ -1,16 +1,16 @@
-"""`format("tidegate")`: an open-loop load that can be replayed row by row, behind a gate that can be turned live.
+"""`format("tidegate")`: an open-loop load that can be replayed row by row, behind a gate that can be changed live.
 
-Row i's text and arrival time depend on i alone. Rows arrive whether or not the query keeps up, so backlog and
-latency are honest, and every row can be looked for afterwards. Options:
+The text and arrival time of row i depend only on i. Rows arrive whether or not the query keeps up, so backlog and
+latency are realistic, and every row can be checked afterwards. Options:
 
 | option | meaning | default |
 |---|---|---|
 | load | profile as JSON, or a rate in rows per second | required |
 | content | `sentences`, `text:PATH`, or JSON `{"kind": "sentences", "words": …}` | sentences |
 | partitions | tasks that read a batch | 2 |
-| rows_per_trigger | rows a batch may take, until the gate says otherwise | no limit |
+| rows_per_trigger | maximum rows per batch, until the gate sets another limit | no limit |
 | gate | path of the gate's file (`settings.gate` in `gate.start`) | no gate |
-| rows | the load ends after so many rows | no end |
+| rows | the load ends after this many rows | no end |
 | start_ms | when row 0 is due, in ms since the epoch | the first start of the query |
 """
 
@@ -42,7 +42,7 @@ _OPTIONS = {"load", "content", "partitions", "rows_per_trigger", "gate", "rows",
 
 
 class TidegateSource(DataSource):
-    """Register with `spark.dataSource.register(TidegateSource)`; `tidegate.attach` does it."""
+    """Register it with `spark.dataSource.register(TidegateSource)`; `tidegate.attach` does so."""
 
     @classmethod
     def name(cls) -> str:
@@ -90,7 +90,7 @@ class LoadReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"row": 0, "start_ms": self._start_ms if self._start_ms is not None else int(time.time() * 1000)}
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Without a gate of its own the source says that it counts rows, so that it can be limited like any other."""
+        """Without a gate, the source declares that it counts rows, so that it can be limited like any other."""
         return ReadAllAvailable() if self._gate is not None else ReadMaxRows(self._limit or _BOUNDLESS)
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit | None = None) -> dict[str, int]:
@@ -105,7 +105,7 @@ class LoadReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return {"row": max(start["row"], min(available, self._target)), "start_ms": self._origin_ms}
         admission = now.admission
         if now.closed or time.time() - self._released_s < admission.interval_s:
-            return start  # an unchanged offset skips the trigger
+            return start  # with an unchanged offset, the trigger is skipped
         end = available if admission.rows_per_trigger is None else start["row"] + admission.rows_per_trigger
         end = max(start["row"], min(end, available))
         if end > start["row"]:
@@ -118,14 +118,14 @@ class LoadReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"row": self._arrived(self._origin_ms), "start_ms": self._origin_ms}
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._ends = True  # the target is set by the first look at the offsets, which knows when the load began
+        self._ends = True  # the first request for offsets sets the target, because it knows when the load started
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[RowRange]:
         edges = np.linspace(start["row"], end["row"], self._partitions + 1).astype(int)
         return [RowRange(first, last, end["start_ms"]) for first, last in pairwise(edges.tolist()) if last > first]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa  # on the executors, where Spark itself needs it for this
+        import pyarrow as pa  # imported on the executors, where Spark needs it for this
 
         assert isinstance(partition, RowRange)
         schema = pa.schema(
@@ -147,7 +147,7 @@ class LoadReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return rows if self._most_rows is None else min(rows, self._most_rows)
 
     def _in_force(self, arrived_rows: int, limit: ReadLimit | None) -> InForce:
-        """What the gate asks, answered with what is now in force; without a gate, what Spark asks."""
+        """Apply the gate's request and answer with what is in force; without a gate, apply Spark's limit."""
         now_s = time.time()
         if self._gate is None:
             most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._limit
@@ -155,14 +155,14 @@ class LoadReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         request = read_request(self._gate)
         admission = request.admission or Admission(self._limit)
         answer = InForce(admission, now_s, arrived_rows, closed=now_s < request.closed_until_s)
-        with contextlib.suppress(OSError):  # a full disk must not end the query over a courtesy
+        with contextlib.suppress(OSError):  # the answer is optional, so a full disk must not end the query
             write_answer(self._gate, answer)
         return answer
 
 
 @lru_cache(maxsize=8)
 def timeline_of(load: str) -> Timeline:
-    """Timelines are tabulated once a process: every task of a batch asks for the same."""
+    """Tabulated once per process, because every task of a batch needs the same timeline."""
     return Timeline(profile_from_spec(load))
 
 
@@ -175,5 +175,5 @@ def _whole(options: dict[str, str], name: str, least: int) -> int | None:
     except ValueError:
         raise InvalidInput(f"format tidegate: {name} is {text!r}, not a whole number") from None
     if value < least:
-        raise InvalidInput(f"format tidegate: {name} is {value}; the least is {least}")
+        raise InvalidInput(f"format tidegate: {name} is {value}; the minimum is {least}")
     return value

@@ -1,4 +1,4 @@
-"""A digest of a query's state: its rows and an order-free hash of them, to compare before and after a move."""
+"""A digest of a query's state: the number of rows and an order-independent hash, to compare before and after a move."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _WITH_VARIABLES = "transformWithState"
 
 @dataclass(frozen=True, slots=True)
 class StateDigest:
-    """Rows and hash of every store that can be read back."""
+    """Rows and hash of every store that can be read."""
 
     stores: dict[Store, tuple[int, int]]
     unread: tuple[str, ...] = ()
-    """Operators whose state has no reader for all of it."""
+    """Operators whose state cannot be read completely."""
 
     @property
     def rows(self) -> int:
@@ -51,7 +51,7 @@ def _hashed(spark: SparkSession, checkpoint: str, batch: int, store: Store) -> D
         reader = reader.option("storeName", store[1])
     state = reader.load(checkpoint)
     columns = [name for name in ("key", "value") if name in state.columns]
-    # Maps have no order and so no hash; their JSON does.
+    # Maps have no order and therefore no hash; their JSON text has one.
     hashed = F.xxhash64(F.to_json(F.struct(*columns))) if _has_map(state.schema) else F.xxhash64(*columns)
     return (
         state.select(hashed.alias("hash"))

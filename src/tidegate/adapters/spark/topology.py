@@ -1,7 +1,7 @@
-"""Names the operators of a query and gives each its own parallelism and row counts.
+"""Names the operators of a query, and gives each its own parallelism and row counts.
 
-An operator is what runs between two exchanges. `Topology` writes exchange, counter, body, in this order: without the
-counter right after the exchange Spark would move filters (Python ones too) in front of it, into the operator before.
+An operator is what runs between two exchanges. `Topology` writes exchange, counter, body, in this order. Without the
+counter right after the exchange, Spark would move filters, even Python ones, in front of it, into the operator before.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ Body = Callable[[DataFrame], DataFrame]
 
 
 def track_latency(rows: DataFrame, event_time: str) -> DataFrame:
-    """Have the rows' latency measured: per batch a sketch of their event time, read when the batch commits.
+    """Measure the latency of the rows: a sketch of their event time per batch, read when the batch commits.
 
-    A Spark without sketches counts how many rows are older than some ages.
+    Without sketches, Spark counts how many rows are older than each of several ages.
     """
     seconds = f"(unix_micros(`{event_time}`) / 1e6D)"
     if has_sketches():
         return rows.observe(LATENCY_METRIC, F.expr(f"kll_sketch_agg_double({seconds})").alias("arrived"))
-    # In a stream the current time is that of the batch. Observed, it has to be a column: 3.5 refuses it as an argument.
+    # In a stream, the current time is that of the batch. It must be an observed column: 3.5 refuses it as an argument.
     planned = "tidegate_planned_s"
     figures = {"rows": f"count({seconds})", "oldest": f"min({seconds})", "newest": f"max({seconds})"}
     figures["planned"] = f"max({planned})"
@@ -41,7 +41,7 @@ def track_latency(rows: DataFrame, event_time: str) -> DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """A query under construction, operator by operator; `frame` is the DataFrame to write.
+    """A query under construction, operator by operator. `frame` is the DataFrame to write.
 
     ::
 
@@ -61,7 +61,7 @@ class Topology:
     def source(
         cls, name: str, rows: DataFrame, event_time: str | None = None, settings: Settings | None = None
     ) -> Topology:
-        """Begin with a source; with `event_time` the latency of its rows is measured."""
+        """Start with a source. With `event_time`, the latency of its rows is measured."""
         _check_name(name, ())
         counted = _counted(rows, IN_METRIC, name)
         return cls(track_latency(counted, event_time) if event_time else counted, (name,), settings or Settings(name))
@@ -72,17 +72,17 @@ class Topology:
         return _counted(self.rows, ORDER_METRIC, ",".join(self.names))
 
     def operator(self, name: str, body: Body, parallelism: int, key: str | None = None) -> Topology:
-        """An operator without state, with a parallelism of its own; rows with one `key` stay together."""
+        """An operator without state, with its own parallelism. Rows with the same `key` stay together."""
         tasks = self.settings.parallelism(name, parallelism)
         exchanged = self.rows.repartition(tasks, F.col(key)) if key else self.rows.repartition(tasks)
         return self._grown(name, body(_counted(exchanged, IN_METRIC, name)))
 
     def stateful(self, name: str, body: Body) -> Topology:
-        """An operator that keeps state; Spark makes its exchange, and all such of a query share one parallelism."""
+        """An operator with state. Spark creates its exchange, and all of them in a query share one parallelism."""
         return self._grown(name, _counted(body(self.rows), OUT_METRIC, name))
 
     def join(self, name: str, other: Topology, body: Callable[[DataFrame, DataFrame], DataFrame]) -> Topology:
-        """Bring two flows together; `body` gets both frames."""
+        """Join two flows; `body` gets both frames."""
         names = self.names + other.names
         if twice := sorted(set(self.names) & set(other.names)):
             raise InvalidInput(f"topology: both sides of {name!r} have an operator {twice[0]!r}")

@@ -1,4 +1,4 @@
-"""The record of a rebalance: how far it has come, and what another process makes of one that was cut short."""
+"""The record of a rebalance: how far it got, and how another process continues an interrupted one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RECORD = "rebalance.json"
 
 
 class Step(StrEnum):
-    """How far a transaction has come."""
+    """The progress of a transaction."""
 
     PLANNED = "planned"
     DRAINING = "draining"
@@ -35,15 +35,15 @@ class Step(StrEnum):
 
 
 FORWARD = {Step.VERIFIED, Step.RESTARTED, Step.CONFIRMED}
-"""From here on a transaction that was cut short is completed, not undone."""
+"""From here on, an interrupted transaction is completed, not undone."""
 
 
 class RebalanceFailed(TidegateError):
-    """The change did not come about; the message says how the query goes on."""
+    """The change was not made. The message says how the query continues."""
 
 
 class QueryEnded(RebalanceFailed):
-    """The user ended the query meanwhile: nothing is to be started any more."""
+    """The user stopped the query in the meantime, so nothing may be started."""
 
 
 class RestartFailed(RebalanceFailed):
@@ -52,7 +52,7 @@ class RestartFailed(RebalanceFailed):
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """What is written down: enough to finish or to undo it from another process."""
+    """The record: enough to finish or undo the transaction from another process."""
 
     step: Step
     tasks_before: dict[str, int]
@@ -60,7 +60,7 @@ class Transaction:
     interval_before_s: float | None = None
     interval_after_s: float | None = None
     partitions: int | None = None
-    """Partitions that the state is to have; None where no state moves."""
+    """The new number of state partitions; None if no state moves."""
     batch: int | None = None
     """The last batch committed before the state moved."""
     note: str = ""
@@ -68,7 +68,7 @@ class Transaction:
     """When each step was reached."""
 
     def settings(self, settings: Settings) -> Settings:
-        """The settings to start with: the new ones once the transaction has gone past the point of return."""
+        """The settings to start with: the new ones once the transaction has passed the point of no return."""
         forward = self.step in FORWARD
         tasks, interval_s = (
             (self.tasks_after, self.interval_after_s) if forward else (self.tasks_before, self.interval_before_s)
@@ -77,7 +77,7 @@ class Transaction:
 
 
 def recover(spark: SparkSession, settings: Settings) -> Settings:
-    """Finish or undo what an earlier process left behind; the settings to start with."""
+    """Finish or undo what an earlier process left behind. Returns the settings to start with."""
     checkpoint = Checkpoint(spark, settings.checkpoint)
     text = checkpoint.beside.read(RECORD)
     if text is None:
@@ -91,17 +91,17 @@ def recover(spark: SparkSession, settings: Settings) -> Settings:
     if unfinished and record.batch is not None:
         checkpoint.drop_after(record.batch)
     if unfinished or record.step not in {*FORWARD, Step.ROLLED_BACK}:
-        logger.warning("%s: a rebalance was cut short while %s; rolled back", settings.name, record.step)
-        record = replace(record, step=Step.ROLLED_BACK, note="cut short")
+        logger.warning("%s: a rebalance was interrupted while %s; rolled back", settings.name, record.step)
+        record = replace(record, step=Step.ROLLED_BACK, note="interrupted")
         checkpoint.beside.replace(RECORD, to_json(record))
     return record.settings(settings)
 
 
 def _made_by_repartition(checkpoint: Checkpoint, record: Transaction) -> bool:
-    """Is the newest batch one that the repartition made, and that has to go?
+    """Was the newest batch made by the repartition, so that it must be removed?
 
-    Batches that somebody ran since are never dropped. On the way forward the batch is committed and stays; without its
-    commit it is what a rollback was killed over.
+    Batches that ran since are never dropped. On the way forward, the batch is committed and stays. If its commit is
+    missing, a rollback was killed before it finished.
     """
     if record.batch is None or record.partitions is None:
         return False
@@ -111,5 +111,5 @@ def _made_by_repartition(checkpoint: Checkpoint, record: Transaction) -> bool:
 
 
 def first_line(error: object) -> str:
-    """What an error says, without its trace."""
+    """The message of an error, without its trace."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)

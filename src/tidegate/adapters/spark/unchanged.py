@@ -1,7 +1,7 @@
-"""Runs a PySpark script as it is, with Tidegate attached to whatever session it makes.
+"""Runs an unchanged PySpark script, with Tidegate attached to the session that it creates.
 
-`SparkSession.builder.getOrCreate()` and `SparkSession(context)` are the two places where a session comes to be. While a
-script runs, both attach before they return, so that its first query is under control from its first batch on.
+Sessions are created in two places: `SparkSession.builder.getOrCreate()` and `SparkSession(context)`. While a script
+runs, both attach before they return, so the script's first query is under control from its first batch.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ logger = logging.getLogger("tidegate")
 
 CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
 CONNECT = (
-    "the script uses Spark Connect, whose driver is in another process: it runs unwatched. "
-    "Attach in a classic session (without SPARK_REMOTE and .remote(…))"
+    "the script uses Spark Connect, whose driver is in another process, so it is not observed; "
+    "use a classic session (without SPARK_REMOTE and .remote(…))"
 )
 Attach = Callable[[SparkSession], Gate]
 
 
 class Sessions:
-    """The gates of the sessions that a script makes: one for each Spark context, one after the other."""
+    """The gates of the sessions that a script creates: one for each Spark context, one after the other."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Sessions:
         checkpoints: Path | None = None,
         starting: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        """`settings` are for what the script leaves open; `starting` is entered while Spark starts."""
+        """`settings` apply to what the script does not set. `starting` is entered while Spark starts."""
         self._attach = attach_to
         self._settings = dict(settings or {})
         self._checkpoints = checkpoints
@@ -52,7 +52,7 @@ class Sessions:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """While this is entered, every new session is attached to."""
+        """Attach to every session that is created inside this context."""
         make, construct = SparkSession.Builder.getOrCreate, SparkSession.__init__
         sessions = self
 
@@ -89,7 +89,7 @@ class Sessions:
             self._inside.making = False
 
     def take(self, spark: SparkSession) -> None:
-        """Attach to a session, once for each context. Whatever goes wrong here must not end the script."""
+        """Attach to a session, once per context. No error here may end the script."""
         if not hasattr(spark, "_jsparkSession"):
             logger.warning(CONNECT)
             return
@@ -101,14 +101,14 @@ class Sessions:
                 spark.conf.set(CHECKPOINTS, self._checkpoints.resolve().as_uri())
             self.spark, self.gate = spark, self._attach(spark)
         except Exception as error:
-            logger.warning("Tidegate is not attached, and the script goes on: %s", str(error).strip().splitlines()[0])
+            logger.warning("Tidegate is not attached; the script continues: %s", str(error).strip().splitlines()[0])
 
 
 def run_script(script: Path, arguments: Sequence[str], sessions: Sessions) -> None:
-    """Run the file as `python script arguments` would, and let its errors and its exit code through."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # or workers pick the system's Python and fail much later
+    """Run the file like `python script arguments`, and pass on its errors and its exit code."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers use the system's Python and fail much later
     folder = str(script.parent.resolve())
-    # The workers import what the script imports.
+    # The Python workers import what the script imports.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")]))
     given, path = sys.argv, list(sys.path)
     sys.argv, sys.path[:0] = [str(script), *arguments], [folder]

@@ -1,4 +1,4 @@
-"""Says once, in the journal, which queries have rows whose latency nobody can measure."""
+"""Notes once, in the journal, which queries have rows whose latency cannot be measured."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tidegate.adapters.spark.rebalancer import Note
 from tidegate.domain import ApplicationSample
 
 _BATCHES = 3
-"""So many in a row: the first batch may be over before the broker was asked."""
+"""Consecutive batches without latency before a note: the first may end before the broker has answered."""
 
 
 class Unmeasured:
@@ -31,6 +31,6 @@ class Unmeasured:
     def _tell(self, name: str) -> None:
         self._note(
             "latency-unmeasured",
-            f"{name}: its source does not say when rows arrived, so their latency cannot be measured; rates and "
-            "backlog decide. Mark a column with their arrival (Topology) to have it measured",
+            f"{name}: its source does not say when rows arrived, so their latency cannot be measured; decisions use "
+            "rates and backlog instead. To have it measured, mark a column with the arrival time (Topology)",
         )

@@ -1,8 +1,8 @@
-"""Python workers that start warm: the daemon they are forked from has imported their libraries already.
+"""Python workers that start warm, because the daemon they are forked from has already imported their libraries.
 
-Spark forks its Python workers from one daemon per executor, which by itself has imported next to nothing: every worker
-of a new executor then imports pyarrow and its kin at the same time, on the cores that the running job needs. Set
-`spark.python.daemon.module` to this module, and a new executor pays that once.
+Spark forks its Python workers from one daemon per executor, which by itself imports almost nothing. All workers of a
+new executor then import pyarrow and other libraries at the same time, on cores that the running job needs. With
+`spark.python.daemon.module` set to this module, a new executor imports them once.
 """
 
 import importlib
@@ -22,6 +22,6 @@ if __name__ == "__main__":
     for module in _USED_BY_WORKERS:
         try:
             importlib.import_module(module)
-        except Exception as error:  # a worker that needs it will say so; others can do without
+        except Exception as error:  # a worker that needs it will report it; others do not need it
             print(f"tidegate: workers start without {module}: {error}", file=sys.stderr)
     runpy.run_module("pyspark.daemon", run_name="__main__")

@@ -1,8 +1,8 @@
-"""One look at a live Spark context: queries, executors, reports and stages, in a single call across the bridge.
+"""Observes a live Spark context (queries, executors, reports and stages) in a single py4j call.
 
-Asked object by object, a look takes some forty calls to the JVM, and their answers cost the driver more CPU than
-anything else here. So the looking is done by a small class inside the driver. Stages are added up task by task as they
-end, without REST, without the UI, and without the status store's copies.
+Object by object, an observation takes some forty calls to the JVM, which cost the driver more CPU than anything else
+here. A small class inside the driver therefore collects everything. It adds up stages task by task as they end, without
+REST, the UI, or copies from the status store.
 """
 
 from __future__ import annotations
@@ -54,24 +54,24 @@ class StageSample:
     longest_task_s: float | None
     slowest_task: int | None
     executors: dict[int, str]
-    """Which executor ran each partition."""
+    """The executor of each partition."""
     failed: int = 0
-    """Attempts that failed and were made again."""
+    """Attempts that failed and were repeated."""
     gc_s: float = 0.0
-    """Slot-seconds in which tasks stood still for the garbage collector."""
+    """Slot-seconds in which tasks were stopped by the garbage collector."""
     spilled_bytes: int = 0
     out_of_memory: int = 0
-    """Of the failed attempts, those that memory ran out for."""
+    """Failed attempts that ran out of memory."""
 
     @property
     def execute_s(self) -> float | None:
-        """From the first task's launch to the last one's end."""
+        """From the launch of the first task to the end of the last."""
         if self.launched_s is None or self.completed_s is None:
             return None
         return max(0.0, self.completed_s - self.launched_s)
 
     def parted(self, last_s: float) -> tuple[StageSample, StageSample]:
-        """The stage in two, the second with `last_s` of its time: rows and bytes in belong to the first, out to it."""
+        """Split the stage, the second part with `last_s` of its time. Input goes to the first, output to the second."""
         share = min(1.0, last_s / self.busy_s) if self.busy_s > 0 else 0.0
         edge_s = None if self.completed_s is None else self.completed_s - share * (self.execute_s or 0.0)
         last = replace(
@@ -103,7 +103,7 @@ class StageSample:
 
 @dataclass(frozen=True, slots=True)
 class Terminated:
-    """A query has ended, by itself or with an error."""
+    """A query that has ended, by itself or with an error."""
 
     run_id: str
     error: str | None
@@ -117,10 +117,10 @@ class BatchUnderWay:
     started_s: float
     tasks_done: int
     tasks_left: int
-    """The jobs that have begun announce all their tasks; later jobs of the batch are not known yet."""
+    """Started jobs announce all their tasks. Later jobs of the batch are not known yet."""
     tasks_running: int
     busy_s: float
-    """Slot-seconds of the tasks that are done."""
+    """Slot-seconds of finished tasks."""
     held_s: float
     """Slot-seconds that the running tasks have held so far."""
     rows_read: int
@@ -128,10 +128,10 @@ class BatchUnderWay:
 
 @dataclass(frozen=True, slots=True)
 class LimitState:
-    """What `Limiter.java` can do with a run, and what is in force there."""
+    """What `Limiter.java` can do with a run, and what is in force."""
 
     kind: str
-    """What its sources count: rows, files or mixed; empty where they are not known yet or take no limit."""
+    """What its sources count: rows, files or mixed. Empty if they are not known yet or accept no limit."""
     rows: int | None
     files: int | None
     paused: bool
@@ -143,19 +143,19 @@ class LimitState:
 
 @dataclass(frozen=True, slots=True)
 class TopicEnds:
-    """How far the topics of a run reached at some time, by topic and partition."""
+    """End offsets of the topics of a run at some time, by topic and partition."""
 
     run_id: str
     time_s: float
     retention_s: float | None
     offsets: dict[str, dict[str, int]]
     looked_up: bool
-    """By the records' timestamps, for a time before anybody watched."""
+    """From the records' timestamps, for a time before we started to observe."""
 
 
 @dataclass(slots=True)
 class Look:
-    """What is so now, and what was reported since the last look."""
+    """The current state, and what was reported since the last look."""
 
     queries: list[ActiveQuery] = field(default_factory=list)
     executors: list[ExecutorSample] = field(default_factory=list)
@@ -164,18 +164,18 @@ class Look:
     idle: set[str] = field(default_factory=set)
     ended: list[Terminated] = field(default_factory=list)
     begun: list[tuple[BatchKey, int]] = field(default_factory=list)
-    """Stages that were submitted."""
+    """Submitted stages."""
     done: list[tuple[BatchKey, int, StageSample | None]] = field(default_factory=list)
-    """Stages that are over; None for one that failed."""
+    """Completed stages; None for a failed one."""
     under_way: dict[str, BatchUnderWay] = field(default_factory=dict)
     """By run id."""
     offsets: dict[str, list[tuple[Any, Any]]] = field(default_factory=dict)
-    """By run id: for each source the offsets that are committed, and those that the newest batch ends at."""
+    """By run id: for each source, the committed offsets and those at which the newest batch ends."""
     limits: dict[str, LimitState] = field(default_factory=dict)
     ends: list[TopicEnds] = field(default_factory=list)
-    """Oldest first, those that were looked up before those that were watched."""
+    """Oldest first; those from timestamps before those that were observed."""
     unreachable: dict[str, str] = field(default_factory=dict)
-    """Runs whose brokers did not answer, and what was said."""
+    """Runs whose brokers did not answer, with the error."""
 
 
 class Watcher:
@@ -185,7 +185,7 @@ class Watcher:
         self._spark = spark
 
     def start(self) -> None:
-        """Hear every query and stage from now on."""
+        """Listen to every query and stage from now on."""
         self._java.start()
         self._java.listenTo(self._spark._jsparkSession)
 
@@ -204,15 +204,15 @@ class Watcher:
         return bool(self._java.betweenBatches())
 
     def query(self, run_id: str) -> Any:
-        """The driver's own object for a run, or None where it is over."""
+        """The driver's own object for a run, or None if it has ended."""
         return self._java.query(run_id)
 
     def include(self, lines: Any) -> None:
-        """Have the lines of a Java object (a `Supplier`) in every look."""
+        """Include the lines of a Java object (a `Supplier`) in every look."""
         self._java.include(lines)
 
     def when_starting(self, told: Any) -> None:
-        """Tell a Java object (a `Consumer`) of every query that starts, before its first batch is planned."""
+        """Notify a Java object (a `Consumer`) of every starting query, before its first batch is planned."""
         self._java.whenStarting(told)
 
     @cached_property
@@ -222,7 +222,7 @@ class Watcher:
 
 
 def read_look(text: str) -> Look:
-    """Read the lines of an answer; each begins with a letter for its kind.
+    """Parse the lines of an answer. Each starts with a letter for its kind.
 
     >>> look = read_look("Q\\tid\\trun\\t1\\twords\\nX\\t0\\thost:1\\t2\\t1\\t5000\\nI\\trun\\n")
     >>> look.queries[0].name, look.executors[0].slots, look.idle
@@ -296,7 +296,7 @@ def _limit(fields: list[str]) -> LimitState:
 
 
 def _most(text: str) -> int | None:
-    """A limit; a source of our own says with a huge one that it has none."""
+    """A limit. Our own source reports a huge one if it has none."""
     return int(text) if 0 <= int(text) < _BOUNDLESS else None
 
 

@@ -1,4 +1,4 @@
-"""The journal: every step with its reasons, exact and compact, and what the controller knows, in one file."""
+"""The journal: every step with its reasons, exact and compact, and the controller's knowledge, in one file."""
 
 from tidegate.control.journal.entry import ApplicationRollUp, Entry, Note, RollUp
 from tidegate.control.journal.memory import MemoryJournal

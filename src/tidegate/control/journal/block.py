@@ -1,13 +1,14 @@
-"""A stretch of steps as one compact block: trees of plain values, turned into columns, predicted and compressed.
+"""A run of steps as one compact block: trees of plain values, turned into columns, predicted and compressed.
 
-The trees are whatever JSON can hold. Nothing here knows a type of the vocabulary: a new field is a new column, a new
-type another shape. Every node of the trees, found by its path, has a sequence of kinds (absent steps aside), and
-columns for its numbers and texts:
+The trees can hold anything that JSON can. This module knows no domain types: a new field becomes a new column, and a
+new type becomes another shape. Each node is identified by its path. It has a sequence of kinds (one for each step in
+which it is present), and columns for its numbers and texts:
 
-- a container equal to the one before it at the same path is one mark, whatever is inside;
-- numbers with few decimals are whole numbers of their last decimal, checked to read back; others stay 64 bits;
-- texts are patterns and numbers (see `templates`);
-- all whole numbers go through `prediction`.
+- a container equal to the previous one at the same path is a single mark, whatever its content;
+- numbers with few decimals are stored as integers in units of their last decimal, if they read back exactly; other
+  numbers keep 64 bits;
+- texts are stored as patterns and numbers (see `templates`);
+- all integers go through `prediction`.
 """
 
 from __future__ import annotations
@@ -68,9 +69,9 @@ def write_block(trees: Sequence[Any]) -> bytes:
 
 
 def read_block(data: bytes, leave_out: str | None = None) -> list[Any]:
-    """The trees that were written; equal containers in a row are one object.
+    """The trees that were written. Equal consecutive containers are the same object.
 
-    What the trees have under the key `leave_out` is not built, which saves most of the time where it is large.
+    The value under the key `leave_out` is not built. Where it is large, this saves most of the time.
 
     >>> read_block(write_block([{"seen": [1, 2, 3], "done": 4}]), leave_out="seen")
     [{'seen': None, 'done': 4}]
@@ -79,7 +80,7 @@ def read_block(data: bytes, leave_out: str | None = None) -> list[Any]:
         return []
     front = Source(data)
     if front.count() != _FORMAT:
-        raise ValueError("a block of another format")
+        raise ValueError("the block has another format")
     bits = front.take(front.count())
     body = Source(lzma.decompress(front.rest(), format=lzma.FORMAT_RAW, filters=_FILTERS))
     sizes = [body.count() for _ in range(_PARTS)]

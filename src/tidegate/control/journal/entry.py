@@ -1,4 +1,4 @@
-"""What a journal holds: steps, notes, and of long ago a summary of every minute."""
+"""What a journal holds: steps, notes, and one summary per minute for old steps."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ class Entry:
 
     time_s: float
     observation: Observation | None
-    """None where it was not asked for, or is beyond the retention period."""
+    """None if it was not requested or is past the retention period."""
     decision: Decision | None
     receipt: Receipt | None
     outcome: Mapping[str, Any] | None = None
-    """What came of the decision, where that has been judged."""
+    """The measured outcome of the decision, once it is known."""
     number: int = field(default=0, compare=False)
-    """Its place in the journal, rising."""
+    """Its position in the journal, increasing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something that happened to the control itself."""
+    """An event of the controller itself."""
 
     time_s: float
     event: str
@@ -39,15 +39,15 @@ class ApplicationRollUp:
 
     application: str
     rows: int
-    """Of the batches that were committed."""
+    """Rows of committed batches."""
     arrival_rows_per_s: float | None
-    """Mean of what the controller believed."""
+    """Mean of the controller's estimates."""
     latency_p50_s: float | None
-    """Mean of the batches' medians, weighted by rows: quantiles do not merge, so this is near the median, not it."""
+    """Row-weighted mean of the batches' medians. Quantiles cannot be merged, so this only approximates the median."""
     latency_p99_s: float | None
     """The largest of the batches' 99th percentiles: an upper bound."""
     over_objective: float | None
-    """Largest share of samples that missed a row of the QoS table, where the decisions have a reading."""
+    """Largest share of samples that missed a row of the QoS table, if the decisions have a reading."""
     backlog_rows: int | None
     """At the end of the minute."""
     slot_s: float
@@ -56,10 +56,10 @@ class ApplicationRollUp:
 
 @dataclass(frozen=True, slots=True)
 class RollUp:
-    """One minute that is beyond the retention period; its decisions that acted are kept as entries."""
+    """One minute past the retention period. Decisions that acted are kept as entries."""
 
     time_s: float
-    """When the minute began."""
+    """Start of the minute."""
     steps: int
     executors_requested: float
     """Mean over the minute's steps."""

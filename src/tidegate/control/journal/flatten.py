@@ -27,11 +27,11 @@ from tidegate.control.journal.prediction import Column
 from tidegate.control.journal.templates import parted
 
 _EXACT = float(1 << 53)
-_FEW_PATTERNS = 4  # of a node; more are worth it only where they repeat
+_FEW_PATTERNS = 4  # per node; more pay off only if they repeat
 
 
 class Node:
-    """What was seen at one path."""
+    """The values seen at one path."""
 
     __slots__ = ("children", "floats", "integers", "kinds", "large", "last", "rows", "texts")
 
@@ -47,7 +47,7 @@ class Node:
 
 
 class Numbered:
-    """A table of texts or shapes, numbered as they come."""
+    """A table of texts or shapes, numbered in order of appearance."""
 
     def __init__(self) -> None:
         self.numbers: dict[Any, int] = {}
@@ -99,11 +99,11 @@ def take_in(node: Node, value: Any, row: int, shapes: Numbered) -> None:
         kinds.append(TEXT)
         node.texts.append(value)
     else:
-        raise TypeError(f"a journal holds plain values, not {type(value).__name__}")
+        raise TypeError(f"a journal stores plain values only, not {type(value).__name__}")
 
 
 def _same(last: Any, value: Any) -> bool:
-    """Equal, and of equal types within: 1, 1.0 and True are told apart, and so are 0.0 and -0.0."""
+    """Equal in value and in all types: 1, 1.0 and True differ, and so do 0.0 and -0.0."""
     return last is not None and bool(last == value) and repr(last) == repr(value)
 
 
@@ -131,7 +131,7 @@ def write_node(node: Node, columns: list[Column], words: Numbered, meta: Sink, r
 
 
 def _settle_floats(node: Node, kinds: Integers, raw: Sink) -> tuple[int, Integers] | None:
-    """Whole numbers of the least power of ten that all floats read back from; those that do not are kept as 64 bits."""
+    """Floats as integers, scaled by the smallest power of ten that restores all of them; the rest keep 64 bits."""
     if not node.floats:
         return None
     values = np.array(node.floats, np.float64)
@@ -143,7 +143,7 @@ def _settle_floats(node: Node, kinds: Integers, raw: Sink) -> tuple[int, Integer
             needed[fits] = decimals
         needed[(values == 0) & np.signbit(values)] = -1
         power_of_all = int(needed.max())
-        if power_of_all >= 0:  # many decimals may leave no room for large values
+        if power_of_all >= 0:  # with many decimals, large values may not fit
             whole = np.rint(values * POWERS[power_of_all])
             fits = (np.abs(whole) < _EXACT) & (whole / POWERS[power_of_all] == values) & (needed >= 0)
             needed[~fits] = -1
@@ -158,7 +158,7 @@ def _settle_floats(node: Node, kinds: Integers, raw: Sink) -> tuple[int, Integer
 
 
 def _settle_texts(node: Node, kinds: Integers) -> list[tuple[str, tuple[int, ...]]] | None:
-    """Patterns and numbers where patterns repeat."""
+    """Patterns and numbers, if patterns repeat."""
     if not node.texts or len(set(node.texts)) <= _FEW_PATTERNS:
         return None
     found = [parted(text) for text in node.texts]
@@ -172,7 +172,7 @@ def _settle_texts(node: Node, kinds: Integers) -> list[tuple[str, tuple[int, ...
 def _write_patterns(
     found: list[tuple[str, tuple[int, ...]]], rows: Integers, columns: list[Column], words: Numbered, meta: Sink
 ) -> None:
-    """Which pattern, and a column for every number of every pattern."""
+    """The index of the pattern, and one column for every number of every pattern."""
     own: dict[tuple[str, int], list[int]] = {}
     for place, (pattern, numbers) in enumerate(found):
         own.setdefault((pattern, len(numbers)), []).append(place)

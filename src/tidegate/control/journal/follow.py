@@ -1,4 +1,4 @@
-"""Follows a journal while it grows: every poll reads what is new, and nothing twice."""
+"""Follows a growing journal: each poll reads only the new steps."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from tidegate.control.journal.tail import unpacked
 class Follower:
     """New steps as plain values.
 
-    Rows of the tail are differences from earlier ones, so the text of the newest row of every stretch is kept: a poll
-    unpacks the new rows only.
+    Rows of the tail are stored as differences from earlier rows. The follower keeps the text of the newest row of
+    each stretch, so a poll unpacks only the new rows.
     """
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
         self._texts: dict[int, bytes] = {}
         self.newest = 0
-        """The number of the newest step that was given out."""
+        """The number of the newest step returned so far."""
 
     def poll(self) -> list[dict[str, Any]]:
-        """Steps that have come since the last poll; at first, all of the tail."""
+        """Steps written since the last poll; on the first call, the whole tail."""
         if not self._any_news():
             return []
         found = list(self._sealed_meanwhile()) if self.newest else []

@@ -1,4 +1,4 @@
-"""What a node of a tree can be at one step, and how a sequence of that is written."""
+"""The kinds of value that a node of a tree can have at a step, and how a sequence of kinds is stored."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import numpy.typing as npt
 from tidegate.control.journal.packing import Sink, Source
 
 SAME, NULL, FALSE, TRUE, INTEGER, DECIMAL, RAW, PATTERN, TEXT, LARGE, SHAPES = range(11)
-"""`SAME` is a container equal to the one before it; from `SHAPES` on come the shapes of containers."""
+"""`SAME` is a container equal to the previous one. Values from `SHAPES` on stand for the shapes of containers."""
 FIXED = {NULL: None, FALSE: False, TRUE: True}
 MOST_DECIMALS = 9
 POWERS = [float(10**decimals) for decimals in range(MOST_DECIMALS + 1)]
 
 Shape = int | tuple[str, ...]
-"""Of a list its length, of a mapping its keys."""
+"""The length of a list, or the keys of a mapping."""
 Integers = npt.NDArray[np.int64]
 
 
 def write_kinds(kinds: Integers, meta: Sink) -> None:
-    """Runs of equal kinds."""
+    """Write runs of equal kinds."""
     edges = np.flatnonzero(np.diff(kinds)) + 1
     meta.count(len(edges))
     for kind in kinds[np.concatenate(([0], edges))].tolist():

@@ -23,7 +23,7 @@ class MemoryJournal:
         self.entries.append(Entry(observation.time_s, observation, decision, receipt, number=number))
 
     def judge(self, step: int, body: Mapping[str, Any]) -> None:
-        """Remember what came of the newest decision with this step."""
+        """Store the outcome of the newest decision with this step."""
         for place in range(len(self.entries) - 1, -1, -1):
             entry = self.entries[place]
             if entry.decision is not None and entry.decision.step == step:

@@ -1,4 +1,4 @@
-"""Whole numbers as bytes: variable-length numbers for single values, split bits for columns of them."""
+"""Integers as bytes: variable-length numbers for single values, split bits for columns."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import numpy.typing as npt
 
 Numbers = npt.NDArray[np.int64]
 
-_ESCAPE = 255  # a quotient that does not fit a byte follows in full
+_ESCAPE = 255  # a quotient that does not fit into a byte follows in full
 
 
 class Sink:
-    """Collects variable-length numbers, seven bits a byte (LEB128), negative ones in zigzag order."""
+    """Collects variable-length numbers, seven bits per byte (LEB128). Negative numbers are zigzag-encoded."""
 
     def __init__(self) -> None:
         self.data = bytearray()
 
     def count(self, value: int) -> None:
-        """A number of 0 or more."""
+        """A non-negative number."""
         while value >= 0x80:
             self.data.append(value & 0x7F | 0x80)
             value >>= 7
@@ -39,7 +39,7 @@ class Sink:
 
 
 class Source:
-    """Reads what a `Sink` has collected.
+    """Reads what a `Sink` collected.
 
     >>> sink = Sink()
     >>> sink.number(-300), sink.text("words")
@@ -79,11 +79,11 @@ class Source:
 
 
 class Split:
-    """Columns of residuals: the noisy low bits as they are, the quotients apart, where a compressor can use them.
+    """Columns of residuals. Noisy low bits are stored as they are; quotients are stored apart, to be compressed.
 
-    After Rice (1979): a value is `quotient · 2^k + low bits`, with k near the logarithm of the column's mean. The
-    quotients of all columns then have much the same distribution, whatever their scales. Quotients of columns
-    without low bits are kept apart from the others: there zeros come in runs.
+    After Rice (1979): a value is `quotient · 2^k + low bits`, with k near the logarithm of the column's mean. This
+    gives the quotients of all columns nearly the same distribution, whatever their scales. The quotients of columns
+    without low bits are kept apart from the others, because they contain runs of zeros.
     """
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ class Split:
         self._large = Sink()
 
     def add(self, residuals: Numbers) -> int:
-        """Append a column; returns its k, which is needed to read it."""
+        """Append a column and return its k, which is needed to read it."""
         values = zigzag(residuals)
         k = low_bits(values)
         if k:
@@ -113,7 +113,7 @@ class Split:
 
 
 class Joined:
-    """Reads columns in the order in which a `Split` took them.
+    """Reads columns in the order in which they were added to a `Split`.
 
     >>> split = Split()
     >>> column = np.array([3, -700, 70_000, 0])
@@ -154,6 +154,6 @@ def unzigzag(values: npt.NDArray[np.uint64]) -> Numbers:
 
 
 def low_bits(values: npt.NDArray[np.uint64]) -> int:
-    """How many low bits of a column are noise: those below its mean, less one."""
+    """The number of low bits of a column that are noise: those below its mean, less one."""
     mean = float(values.mean(dtype=np.float64)) if len(values) else 0.0
     return max(0, int(np.log2(mean)) - 1) if mean > 4 else 0

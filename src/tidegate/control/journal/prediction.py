@@ -1,13 +1,13 @@
-"""Columns of whole numbers, each predicted from earlier columns: only what no other figure tells is stored.
+"""Columns of integers, each predicted from earlier columns. Only the residuals are stored.
 
-A batch's busy time is the sum of its operators', a reason repeats the arrival rate, latencies follow the duration.
-No such relation is written down here: for every column a few earlier ones are chosen by orthogonal matching pursuit
-(Pati, Rezaiifar, Krishnaprasad 1993), as lossless audio coders predict one channel from another:
+A batch's busy time is the sum of its operators' busy times, a reason repeats the arrival rate, latencies follow the
+duration. None of these relations is hard-coded. For every column a few earlier columns are chosen by orthogonal
+matching pursuit (Pati, Rezaiifar, Krishnaprasad 1993), as lossless audio coders predict one channel from another:
 
     target[i] = residual[i] + floor((bias + Σ weight_j · reference_j[i] + ½) / 2^20)
 
-in whole numbers throughout, so that any machine reads back the same. Targets are a column's values against its first,
-or their differences; references are other columns at the same steps, taken the same way.
+All arithmetic is on integers, so every machine reads back the same values. Targets are a column's values relative to
+its first value, or their differences. References are other columns at the same steps, treated the same way.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from tidegate.control.journal.packing import Joined, Numbers, Sink, Source, Spli
 _SCALE = 20
 _HALF = 1 << (_SCALE - 1)
 _MOST_REFERENCES = 4
-_REFERENCE_BITS = 40.0  # what naming another column and its weight costs
-_NEAREST = 512  # columns to choose from: the search stays linear in the number of columns
+_REFERENCE_BITS = 40.0  # cost of naming another column and its weight
+_NEAREST = 512  # candidate columns; keeps the search linear in the number of columns
 _SAFE = float(1 << 61)
 _NO_RESIDUALS = 63  # in place of k
 
@@ -34,7 +34,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Numbers with the steps they were seen at, in rising order."""
+    """Numbers and the steps at which they were seen, in increasing order."""
 
     rows: npt.NDArray[np.int64]
     values: Numbers
@@ -55,7 +55,7 @@ class _Model:
 
 
 def write_columns(columns: Sequence[Column], steps: int, meta: Sink, split: Split) -> None:
-    """Append all columns; their rows are known to the reader from elsewhere."""
+    """Append all columns. The reader knows their rows from elsewhere."""
     dense = [_dense(column, steps) for column in columns]
     changing = [index for index, values in enumerate(dense) if values.any()]
     groups: dict[bytes, list[int]] = {}
@@ -111,7 +111,7 @@ def read_columns(rows: Sequence[npt.NDArray[np.int64]], steps: int, meta: Source
 
 
 class _Search:
-    """Looks for predictors of the columns that were seen at the same steps."""
+    """Searches for predictors among columns that were seen at the same steps."""
 
     def __init__(self, rows: npt.NDArray[np.int64], dense: Sequence[Numbers], changing: Sequence[int]) -> None:
         self._rows = rows
@@ -121,7 +121,7 @@ class _Search:
         self._bases = tuple(_normal(values) for values in (level, np.diff(level, axis=1, prepend=level[:, :1])))
 
     def best(self, index: int) -> tuple[_Model, Numbers]:
-        """The model with the least bits, and what it leaves over."""
+        """The model that needs the fewest bits, and its residuals."""
         found: tuple[_Model, Numbers] | None = None
         least = np.inf
         end = int(np.searchsorted(self._names, index))
@@ -155,7 +155,7 @@ class _Search:
         return found
 
     def _fit(self, target: Numbers, chosen: Sequence[int], differences: bool) -> _Model | None:
-        """Least squares, in fixed point; None where the sums could leave 64 bits."""
+        """Least squares in fixed point; None if the sums could overflow 64 bits."""
         features = [_feature(self._dense[name], self._rows, differences) for name in chosen]
         wanted = target.astype(np.float64)
         matrix = np.stack([*(feature.astype(np.float64) for feature in features), np.ones(len(target))], axis=1)
@@ -169,7 +169,7 @@ class _Search:
 
 
 def _dense(column: Column, steps: int) -> Numbers:
-    """A value for every step: the last one seen, against the first."""
+    """One value per step: the last one seen, relative to the first."""
     if not len(column.values):
         return np.zeros(steps, np.int64)
     values: Numbers = column.values - column.values[0]
@@ -185,7 +185,7 @@ def _feature(dense: Numbers, rows: npt.NDArray[np.int64], differences: bool) -> 
 
 
 def _normal(values: Floats) -> Floats:
-    """Rows without mean, of length 1; rows that do not change stay zero."""
+    """Rows with zero mean and length 1. Constant rows stay zero."""
     centred = values - values.mean(axis=1, keepdims=True)
     length = np.sqrt((centred * centred).sum(axis=1, keepdims=True))
     normal: Floats = centred / np.where(length > 0, length, 1.0)
@@ -193,7 +193,7 @@ def _normal(values: Floats) -> Floats:
 
 
 def _bits(residuals: Numbers) -> float:
-    """What they cost: low bits as they are, quotients by their entropy."""
+    """Their cost: low bits as they are, quotients by their entropy."""
     values = zigzag(residuals)
     k = low_bits(values)
     quotients = np.minimum(values >> np.uint64(k), np.uint64(255)).astype(np.int64)

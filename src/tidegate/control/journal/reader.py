@@ -1,4 +1,4 @@
-"""Reads a journal, of this version or an older one, without loading all of it."""
+"""Reads a journal of this or an older version without loading all of it."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def read_journal(
     observations: bool = True,
     after: int = 0,
 ) -> Iterator[Entry | RollUp]:
-    """Everything from `since_s` on and before `until_s`, oldest first: entries where exact, roll-ups where not.
+    """Everything from `since_s` until before `until_s`, oldest first: exact entries if still kept, else roll-ups.
 
-    Decisions that acted are entries for good; beyond the retention period they have no observation. Without
-    `observations` reading is much quicker. `after` leaves out the entries up to that number.
+    Decisions that acted stay as entries forever; past the retention period they have no observation. Reading without
+    `observations` is much faster. `after` skips the entries up to that number.
     """
     start_s, end_s = -inf if since_s is None else since_s, inf if until_s is None else until_s
     path = Path(path)
@@ -72,13 +72,13 @@ def read_entries(
 
 
 def read_notes(path: str | Path) -> list[Note]:
-    """What happened to the control itself, oldest first."""
+    """Events of the controller itself, oldest first."""
     with _damage_said(Path(path)), closing(open_to_read(Path(path))) as database:
         return [Note(*row) for row in database.execute("SELECT time_s, event, text FROM notes ORDER BY id")]
 
 
 def read_knowledge(path: str | Path) -> Knowledge | None:
-    """What the controller last knew; None where it never said, or in a form of another version."""
+    """The last saved knowledge; None if there is none or another version saved it."""
     path = Path(path)
     with _damage_said(path), closing(open_to_read(path)) as database:
         if version_of(database, path) != VERSION:
@@ -89,29 +89,29 @@ def read_knowledge(path: str | Path) -> Knowledge | None:
 
 @contextmanager
 def _damage_said(path: Path) -> Iterator[None]:
-    """Bytes that were changed show in many ways: in SQLite's pages, in packed bodies, in what they unpack to."""
+    """Report damage. Changed bytes show up in SQLite's pages, in packed bodies, or in what they unpack to."""
     try:
         yield
     except (sqlite3.Error, zlib.error, ArithmeticError, LookupError, TypeError, ValueError, EOFError) as error:
         first = next(iter(str(error).splitlines()), "")
         raise InvalidInput(
             f"journal {path}: damaged ({type(error).__name__}: {first}); "
-            f"save what can be saved with: sqlite3 {path.name} .recover | sqlite3 NEW"
+            f"recover what is readable with: sqlite3 {path.name} .recover | sqlite3 NEW"
         ) from None
 
 
 def _trees(
     database: sqlite3.Connection, start_s: float, end_s: float, after: int, leave_out: str | None
 ) -> Iterator[tuple[dict[str, Any], dict[str, Any] | None]]:
-    """Plain values of blocks and then of the tail, with outcomes.
+    """Plain values of the blocks and then of the tail, with outcomes.
 
-    A writer may seal what is being read, so each look is a short one: what has been given out of the tail is not
-    given out again when it turns up in a block.
+    A writer may seal rows while they are read, so each query is short. Steps already returned from the tail are
+    skipped when they turn up in a block.
     """
     outcomes = Outcomes(database)
     block, given = -1, after
     while True:
-        # Blocks and tail are looked at in one transaction: what is sealed in between would be in neither.
+        # Read blocks and tail in one transaction: a stretch sealed in between would be missed in both.
         database.execute("BEGIN")
         row = database.execute(
             "SELECT first, kind, body, acted FROM blocks WHERE first > ? AND last > ? AND end_s >= ? AND start_s < ?"
@@ -139,14 +139,14 @@ def _trees(
 
 
 def _tail(database: sqlite3.Connection, given: int) -> list[tuple[int, int | None, bytes]]:
-    """All rows of the tail where some are news: each is a difference from an earlier one."""
+    """All rows of the tail if any is new, because each row is a difference from an earlier one."""
     return database.execute(
         "SELECT id, base, body FROM tail WHERE EXISTS (SELECT 1 FROM tail WHERE id > ?) ORDER BY id", (given,)
     ).fetchall()
 
 
 class Outcomes:
-    """What came of decisions. Steps are counted anew where knowledge was lost: each numbering has its own."""
+    """Outcomes of decisions. When knowledge is lost, steps count from 1 again, and a new numbering starts."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database

@@ -27,7 +27,7 @@ from tidegate.control.journal.templates import joined
 
 
 class Rebuilt:
-    """One node, giving out its values in the order in which they were taken in."""
+    """One node; returns its values in the order in which they were recorded."""
 
     __slots__ = ("_decimals", "_kinds", "_last", "_shapes", "_values", "_words", "children", "large", "parts", "raw")
 
@@ -39,7 +39,7 @@ class Rebuilt:
         self._values: dict[int, Any] = {}
         self.children: dict[str | int | None, Rebuilt | Nothing] = {}
         self.parts: dict[int, Any] = {}
-        """Of every kind of value, where it is to be found once the columns are read."""
+        """For every kind of value, where to find it once the columns are read."""
         self.raw: list[float] = []
         self.large: list[int] = []
 
@@ -78,10 +78,10 @@ class Rebuilt:
 
 
 class Nothing:
-    """In place of a node that is not asked for."""
+    """Placeholder for a node that was not requested."""
 
     def fill(self, columns: Sequence[Integers]) -> None:
-        """There is nothing to fill."""
+        """Nothing to fill."""
 
     def next(self) -> None:
         return None
@@ -111,7 +111,7 @@ def read_node(
 
 
 def _inside(rows: Integers, kinds: Integers, shapes: list[Shape]) -> list[tuple[str | int, Integers]]:
-    """The children of a node, by first sight, and the steps at which each is there."""
+    """The children of a node in order of appearance, and the steps at which each is present."""
     first: dict[str | int, list[int]] = {}
     seen, at = np.unique(kinds, return_index=True)
     for kind in seen[np.argsort(at)].tolist():

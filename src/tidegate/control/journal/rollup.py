@@ -1,4 +1,4 @@
-"""Steps beyond the retention period, a minute at a time."""
+"""Roll-ups of steps past the retention period, one per minute."""
 
 from __future__ import annotations
 

@@ -1,16 +1,16 @@
-"""The file: its tables, its version, and how an older one becomes one of today.
+"""The journal file: its tables, its version, and upgrades from older versions.
 
 | table | holds |
 |---|---|
 | `tail` | the newest steps, a row each (see `tail`) |
-| `blocks` | stretches of older steps (see `block`); `kind` is `exact`, or `rolled` for minutes beyond the retention |
-| `outcomes` | what came of a decision, by numbering and step |
-| `numberings` | entries at which the decisions began to count from 1 again |
-| `notes` | what happened to the control itself |
+| `blocks` | stretches of older steps (see `block`); `kind` is `exact`, or `rolled` for minutes past the retention |
+| `outcomes` | measured outcomes of decisions, by numbering and step |
+| `numberings` | entries at which decisions started to count from 1 again |
+| `notes` | events of the controller itself |
 | `blobs` | knowledge and policy, by name |
-| `minutes`, `minutes_operators`, `minutes_pool`, `moments` | sealed steps summed up (see `summary`) |
-| `summarised` | which entries they cover |
-| `about` | `wal`: whether the main file is whole without its -wal file |
+| `minutes`, `minutes_operators`, `minutes_pool`, `moments` | summaries of sealed steps (see `summary`) |
+| `summarised` | the entries that the summaries cover |
+| `about` | `wal`: whether the main file is complete without its -wal file |
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ INSERT INTO numberings VALUES (0);
 
 
 def open_to_write(path: Path, timeout_s: float) -> sqlite3.Connection:
-    """A connection to a journal of today's version; made, or upgraded, where it is not one yet."""
+    """A connection to a journal of the current version. The file is created or upgraded if needed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))  # -wal and -shm follow it
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))  # -wal and -shm get the same mode
     database = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=timeout_s)
     try:
-        # Write-ahead logs need memory that their users share, which ends at the border of a machine.
+        # A write-ahead log needs shared memory, so it does not work across machines.
         database.execute(f"PRAGMA journal_mode={'DELETE' if on_shared_folder(path) else 'WAL'}")
         database.execute("PRAGMA synchronous=NORMAL")
         database.execute("PRAGMA wal_autocheckpoint=0")  # see `checkpoint`
@@ -76,7 +76,7 @@ def open_to_write(path: Path, timeout_s: float) -> sqlite3.Connection:
 
 
 def on_shared_folder(path: Path, mounts: str | None = None) -> bool:
-    """Is the file on a file system that other machines mount too? Where nobody can tell, no.
+    """Is the file on a file system that other machines mount too? False if that cannot be determined.
 
     >>> on_shared_folder(Path("/data/jobs/j.db"), "/dev/sda1 / ext4 rw 0 0\\nnas:/x /data nfs4 rw 0 0")
     True
@@ -93,16 +93,16 @@ def on_shared_folder(path: Path, mounts: str | None = None) -> bool:
 
 
 def open_to_read(path: Path) -> sqlite3.Connection:
-    """A connection that cannot write; says so in one line where the file is no journal, or not all of one."""
+    """A read-only connection. Raises a one-line error if the file is not a journal or is incomplete."""
     if not path.is_file():
         raise InvalidInput(f"journal {path}: no such file; a job under Tidegate writes one (see `store` in the policy)")
     wal = path.with_name(path.name + "-wal")
-    alone = not wal.exists() or not wal.stat().st_size  # before SQLite makes an empty one
+    alone = not wal.exists() or not wal.stat().st_size  # check before SQLite creates an empty one
     database = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
     try:
         try:
             version = version_of(database, path)
-        except sqlite3.OperationalError as error:  # a folder that cannot be written has no room for -shm
+        except sqlite3.OperationalError as error:  # -shm cannot be created in a read-only folder
             if not alone:
                 raise InvalidInput(f"journal {path}: cannot be read ({error}); copy it with {wal.name}") from None
             database.close()
@@ -124,7 +124,7 @@ def open_to_read(path: Path) -> sqlite3.Connection:
 
 
 def version_of(database: sqlite3.Connection, path: Path) -> int:
-    """0 for an empty file; an error for a file of another kind, or from the future."""
+    """The version of the file, 0 if it is empty. Raises if it is not a journal or a newer Tidegate wrote it."""
     try:
         version = int(database.execute("PRAGMA user_version").fetchone()[0])
         tables = {row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
@@ -137,7 +137,7 @@ def version_of(database: sqlite3.Connection, path: Path) -> int:
     ours = database.execute("PRAGMA application_id").fetchone()[0] == _APPLICATION_ID
     if ours and version > VERSION:
         raise InvalidInput(
-            f"journal {path}: written by a newer Tidegate (format {version}, not {VERSION}); upgrade this one"
+            f"journal {path}: written by a newer Tidegate (format {version}, not {VERSION}); upgrade this Tidegate"
         )
     if ours and version == VERSION:
         return VERSION
@@ -147,10 +147,11 @@ def version_of(database: sqlite3.Connection, path: Path) -> int:
 
 
 def checkpoint(database: sqlite3.Connection, closing: bool = False) -> None:
-    """Bring everything into the main file.
+    """Move everything into the main file.
 
-    SQLite's own checkpoints are off: ours leave word in the main file that more follows in the -wal file, and take
-    that back in the first transaction after it. So a copy of the main file alone is known to lack something.
+    SQLite's automatic checkpoints are off. Our checkpoints mark the main file as continued in the -wal file, and the
+    first transaction after a checkpoint removes the mark. A copy of the main file alone is therefore recognised as
+    incomplete.
     """
     say = "INSERT OR REPLACE INTO about VALUES ('wal', ?)"
     database.execute(say, (WHOLE if closing else MORE,))
@@ -160,10 +161,10 @@ def checkpoint(database: sqlite3.Connection, closing: bool = False) -> None:
 
 
 def _upgrade(database: sqlite3.Connection, path: Path) -> None:
-    """All in one transaction: a crash leaves the old file as it was."""
+    """Upgrade in one transaction: a crash leaves the old file unchanged."""
     database.execute("BEGIN IMMEDIATE")
     try:
-        version = version_of(database, path)  # another process may have been faster
+        version = version_of(database, path)  # another process may have upgraded it already
         if version < VERSION:
             for statement in _TABLES.split(";"):
                 database.execute(statement)
@@ -180,7 +181,7 @@ def _upgrade(database: sqlite3.Connection, path: Path) -> None:
     if version == 1:
         with suppress(OSError, sqlite3.Error):
             path.chmod(0o600)
-            database.execute("VACUUM")  # a tenth of the pages is left
+            database.execute("VACUUM")  # a tenth of the pages is still in use
     checkpoint(database)
 
 

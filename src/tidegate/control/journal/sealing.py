@@ -1,4 +1,4 @@
-"""From small rows to blocks, and from blocks to roll-ups: what keeps the file small while it grows old."""
+"""Turns small rows into blocks and old blocks into roll-ups, which keeps the file small."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _DAY_S = 86_400.0
-_ROLLED_SPAN_S = 6 * 3600.0  # roll-ups of this long share a block
+_ROLLED_SPAN_S = 6 * 3600.0  # roll-ups over this span share a block
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How long steps stay exact."""
+    """How long steps are kept in full."""
 
     keep_days: float = 7.0
     max_megabytes: float = 200.0
 
 
 def seal(database: sqlite3.Connection, before: int, bucket: int, finished: Collection[int] = ()) -> int:
-    """Turn stretches that began before entry `before` into blocks; returns how many blocks.
+    """Turn stretches that began before entry `before` into blocks. Returns the number of blocks.
 
-    Of stretches in `bucket`, which is not over yet, only the `finished` ones: others may still grow.
+    `bucket` is still open, so only its `finished` stretches are sealed; the others may still grow.
     """
     found = database.execute(
         "SELECT DISTINCT stretch, bucket FROM tail WHERE stretch < ? ORDER BY stretch", (before,)
@@ -64,7 +64,7 @@ def seal(database: sqlite3.Connection, before: int, bucket: int, finished: Colle
 
 
 def retire(database: sqlite3.Connection, retention: Retention) -> int:
-    """Roll up the oldest blocks that are too old, or too many; the newest block stays exact. Returns how many."""
+    """Roll up the oldest blocks past the limits on age or size. The newest stays exact. Returns how many."""
     retired = 0
     while True:
         blocks = database.execute(
@@ -81,7 +81,7 @@ def retire(database: sqlite3.Connection, retention: Retention) -> int:
 
 
 def used_bytes(database: sqlite3.Connection) -> int:
-    """Bytes of the file that hold something; free pages are used again."""
+    """Bytes of the file in use. Free pages are reused."""
     pages, free, size = (
         int(database.execute(f"PRAGMA {name}").fetchone()[0]) for name in ("page_count", "freelist_count", "page_size")
     )
@@ -126,7 +126,7 @@ def _retire_block(database: sqlite3.Connection, first: int) -> None:
 
 
 def _minutes(trees: list[Any]) -> list[Any]:
-    """Roll-ups as plain values; none where another version wrote the steps and they cannot be understood."""
+    """Roll-ups as plain values; empty if another version wrote the steps and they cannot be read."""
     try:
         return [to_tree(minute) for minute in roll_up(entry_of(tree) for tree in trees)]
     except ValueError:

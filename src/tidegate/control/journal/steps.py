@@ -1,4 +1,4 @@
-"""A step between its two forms: entries of the vocabulary, and the plain values that are stored."""
+"""Converts a step between its two forms: a typed entry, and the plain values that are stored."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidegate.domain.codec import from_tree, to_tree
 
 
 def tree_of(observation: Observation, decision: Decision | None, receipt: Receipt | None) -> dict[str, Any]:
-    """`t` is the time, `o`, `d` and `r` are observation, decision and receipt; the journal adds `i`, the number."""
+    """`t` is the time; `o`, `d` and `r` are observation, decision and receipt. The journal adds `i`, the number."""
     return {
         "t": observation.time_s,
         "o": to_tree(observation),
@@ -21,7 +21,7 @@ def tree_of(observation: Observation, decision: Decision | None, receipt: Receip
 
 
 def entry_of(tree: Mapping[str, Any], outcome: Mapping[str, Any] | None = None, observations: bool = True) -> Entry:
-    """The entry that was recorded; without its observation it is much quicker."""
+    """The entry that was recorded. Leaving out the observation is much faster."""
     return Entry(
         tree["t"],
         from_tree(Observation, tree["o"]) if observations and tree["o"] is not None else None,

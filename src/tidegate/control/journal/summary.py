@@ -1,7 +1,7 @@
-"""Steps summed up a minute at a time, as rows that SQL can add up further: what pages and reports are drawn from.
+"""Per-minute summaries of steps, as rows that SQL can aggregate further. Pages and reports are drawn from them.
 
-Reading an hour of exact steps takes seconds; a week of minutes takes a fraction of one. The rows are written when
-a stretch of steps is sealed, and whoever looks at newer steps sums them up with the same function.
+Reading an hour of exact steps takes seconds; reading a week of minutes takes a fraction of a second. The rows are
+written when a stretch of steps is sealed. Newer steps are summarised on demand with the same function.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ APPLICATION_COLUMNS = (
     "steps",
     "batches",
     "rows",  # of committed batches
-    "latency_rows",  # those with a known latency
-    "p50_s",  # mean of the batches' medians, weighted by rows
+    "latency_rows",  # rows with a known latency
+    "p50_s",  # row-weighted mean of the batches' medians
     "p90_s",
     "p99_s",  # the largest of the batches' 99th percentiles
-    "arrival",  # rows/s, as the controller believed on the average
+    "arrival",  # rows/s, mean of the controller's estimates
     "expected",
     "expected_low",
     "expected_high",
     "objective_s",
     "budget_left",  # at the end
     "backlog_rows",  # at the end
-    "needed_slots",  # the most
-    "row_s",  # slot-seconds of a row
-    "duration_s",  # sums over batches from here on
+    "needed_slots",  # maximum
+    "row_s",  # slot-seconds per row
+    "duration_s",  # from here on: sums over batches
     "planning_s",
     "offsets_s",
     "log_s",
     "sink_s",
     "busy_s",
-    "state_rows",  # at the end from here on
+    "state_rows",  # from here on: values at the end
     "state_bytes",
     "watermark_gap_s",
     "admission_rows",
@@ -71,14 +71,14 @@ TABLES: Mapping[str, Sequence[str]] = {
     "moments": MOMENT_COLUMNS,
 }
 COVERED = "summarised"
-"""Ranges of entries that have been summed up."""
+"""Ranges of entries that have been summarised."""
 
 Row = tuple[Any, ...]
 
 
 @dataclass(slots=True)
 class Summary:
-    """Rows for the tables, by the tables' names."""
+    """Rows for the tables, by table name."""
 
     rows: dict[str, list[Row]] = field(default_factory=lambda: {table: [] for table in TABLES})
     first: int = 0
@@ -86,7 +86,7 @@ class Summary:
 
 
 def create(database: sqlite3.Connection, schema: str = "main", prefix: str = "") -> None:
-    """Make the tables where they are not there yet; `schema` is `main` or `temp`."""
+    """Create the tables if they do not exist; `schema` is `main` or `temp`."""
     for table, columns in TABLES.items():
         database.execute(f"CREATE TABLE IF NOT EXISTS {schema}.{prefix}{table} ({', '.join(columns)})")
         database.execute(f"CREATE INDEX IF NOT EXISTS {schema}.{prefix}{table}_time ON {prefix}{table} (time_s)")
@@ -94,7 +94,7 @@ def create(database: sqlite3.Connection, schema: str = "main", prefix: str = "")
 
 
 def insert(database: sqlite3.Connection, summary: Summary, prefix: str = "") -> None:
-    """Write the rows; the caller has opened a transaction."""
+    """Write the rows. The caller has opened a transaction."""
     for table, rows in summary.rows.items():
         marks = ",".join("?" * len(TABLES[table]))
         database.executemany(f"INSERT INTO {prefix}{table} VALUES ({marks})", rows)
@@ -102,9 +102,9 @@ def insert(database: sqlite3.Connection, summary: Summary, prefix: str = "") -> 
 
 
 def summarise(trees: Sequence[Mapping[str, Any]], grain_s: float = MINUTE_S, before_s: float | None = None) -> Summary:
-    """Sum up steps, given as plain values in their order; a grain of 0 keeps every step apart.
+    """Summarise steps, given in order as plain values. A grain of 0 keeps every step separate.
 
-    `before_s` is the time of the step before; where it is not known, the first step lasted as long as the second.
+    `before_s` is the time of the previous step. If unknown, the first step is taken to last as long as the second.
     """
     summary = Summary()
     if not trees:
@@ -130,7 +130,7 @@ def summarise(trees: Sequence[Mapping[str, Any]], grain_s: float = MINUTE_S, bef
 
 
 def moments(trees: Iterable[Mapping[str, Any]]) -> Iterable[Row]:
-    """Decisions that acted stand alone; holds for the same reason are one stretch."""
+    """One row for each decision that acted; consecutive holds with the same reason share a row."""
     open_: list[Any] | None = None
     key: tuple[str, ...] = ()
     for tree in trees:
@@ -176,7 +176,7 @@ def _moment(tree: Mapping[str, Any], decision: Mapping[str, Any]) -> tuple[list[
 
 
 class _Span:
-    """What is added up between two edges of the grain."""
+    """Aggregates the steps of one interval."""
 
     def __init__(self, time_s: float) -> None:
         self.time_s = time_s
@@ -231,7 +231,7 @@ class _Pool:
 
 
 def _wanted(decision: Mapping[str, Any] | None, requested: float) -> float:
-    """Executors before the guards had their say."""
+    """Executors requested before the guards limited them."""
     if decision is None:
         return requested
     proposed = [held["wanted"] for held in decision["held"]] + list(decision["actions"])
@@ -266,7 +266,7 @@ _DRIVER_TIMES = ("planning_s", "offsets_s", "log_s", "sink_s")
 
 
 class _Application:
-    """Means of what was believed, sums and last values of what was seen."""
+    """Means of estimates, sums and last values of measurements."""
 
     def __init__(self) -> None:
         self.means = {name: _Mean() for name in (*_BELIEFS, "p50_s", "p90_s")}
@@ -350,7 +350,7 @@ class _Operator:
 
 
 def _short(value: Any) -> Any:
-    """Whole numbers take SQLite a byte or two, floats always eight."""
+    """Integers take SQLite one or two bytes; floats always take eight."""
     if isinstance(value, float):
         value = round(value, 4)
         return int(value) if value.is_integer() else value

@@ -1,7 +1,7 @@
-"""The newest steps, each written at once as a small row: the difference from the step before it.
+"""The newest steps. Each is written at once as a small row: the difference from the previous step.
 
-The difference is left to deflate, with the text of the step before as its dictionary: what repeats costs a few
-bytes. A stretch of rows begins with one that stands alone.
+Deflate computes the difference, with the text of the previous step as its dictionary, so repeated content costs a few
+bytes. The first row of a stretch does not depend on any other row.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def text_of(tree: Any) -> bytes:
 
 
 def trees_of(rows: Iterable[tuple[int, int | None, bytes]]) -> Iterator[tuple[int, Any]]:
-    """Rows `(id, id of the row that it differs from, body)` in rising order, as plain values.
+    """Decode rows `(id, id of the base row, body)`, in increasing order, into plain values.
 
-    Two writers may have taken turns, so that a row's base is not always the row before it.
+    If two writers alternate, a row's base is not always the row before it.
     """
     texts: dict[int, bytes] = {}
     for number, base, body in rows:

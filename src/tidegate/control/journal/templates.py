@@ -1,15 +1,15 @@
-"""Texts as a pattern and its numbers: a reason that differs from the last in a figure costs that figure alone."""
+"""Texts as a pattern and numbers. A reason that differs from the last one in a number costs only that number."""
 
 from __future__ import annotations
 
 import re
 
 _NUMBER = re.compile(r"([0-9]{1,12})(?:\.([0-9]{1,6}))?")
-_MARK = "\x1a"  # stands for a number; the digit after it says with how many decimals
+_MARK = "\x1a"  # stands for a number; the digit after it is the number of decimals
 
 
 def parted(text: str) -> tuple[str, tuple[int, ...]]:
-    """The pattern of a text and the numbers in it, as whole numbers of their last decimal.
+    """The pattern of a text and the numbers in it, as integers in units of their last decimal.
 
     >>> parted("300 rows/s × 1.35 ms")
     ('\\x1a0 rows/s × \\x1a2 ms', (300, 135))
@@ -23,7 +23,7 @@ def parted(text: str) -> tuple[str, tuple[int, ...]]:
     def mark(found: re.Match[str]) -> str:
         whole, decimals = found.group(1), found.group(2) or ""
         if len(whole) > 1 and whole[0] == "0":
-            return found.group()  # would not read back
+            return found.group()  # would not read back exactly
         numbers.append(int(whole + decimals))
         return f"{_MARK}{len(decimals)}"
 
@@ -31,7 +31,7 @@ def parted(text: str) -> tuple[str, tuple[int, ...]]:
 
 
 def slots(pattern: str) -> int:
-    """How many numbers a pattern takes; a text that held the mark itself takes none."""
+    """How many numbers a pattern takes. A text that contained the mark itself takes none."""
     return len(_SLOT.findall(pattern))
 
 
@@ -39,7 +39,7 @@ _SLOT = re.compile(_MARK + r"([0-9])")
 
 
 def joined(pattern: str, numbers: tuple[int, ...]) -> str:
-    """The text that was parted."""
+    """The original text."""
     if not numbers:
         return pattern
     left = iter(numbers)

@@ -1,4 +1,4 @@
-"""The journal of a running job: one SQLite file, written ahead, read by anyone, and never in the job's way."""
+"""The journal of a running job: one SQLite file with a write-ahead log. Writing it never blocks the job."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from tidegate.domain import Decision, InvalidInput, Observation, Receipt
 logger = logging.getLogger("tidegate")
 
 _STRETCH_S = 600.0
-_MOST_STRETCH = 2400  # steps of one block
+_MOST_STRETCH = 2400  # steps per block
 _MOST_PENDING = 2000
 _MOST_PENDING_BYTES = 16_000_000
-_LARGEST = 1 << 63  # what SQLite can count to
+_LARGEST = 1 << 63  # SQLite's largest integer
 _LATEST_S = 1e15
 _OPEN_WAIT_S = 5.0
 _WRITE_WAIT_S = 0.1  # the control loop waits no longer than this for a lock
@@ -43,7 +43,7 @@ class _Step:
 
 @dataclass(frozen=True, slots=True)
 class _Statement:
-    """Anything else that is to be written."""
+    """Anything else to write."""
 
     sql: str
     values: tuple[Any, ...]
@@ -51,7 +51,7 @@ class _Statement:
 
 @dataclass(frozen=True, slots=True)
 class _Stretch:
-    """Where the next row goes: rows of one stretch differ from each other by little."""
+    """The stretch that the next row joins. Rows of one stretch differ little from each other."""
 
     first: int
     bucket: int
@@ -61,11 +61,11 @@ class _Stretch:
 
 
 class SqliteJournal:
-    """Journal and knowledge store in one file. A step that was written survives a crash of the process.
+    """Journal and knowledge store in one file. A written step survives a crash of the process.
 
-    Recording is best effort: where the file cannot be written (locked, disk full, folder gone), steps and notes wait
-    in a bounded queue while writing is retried; the oldest are dropped when it is full, and a note says how many. No
-    method but the constructor raises an error on account of the file. A closed journal opens again when written to.
+    Recording is best effort. While the file cannot be written (locked, disk full, folder gone), steps and notes wait
+    in a bounded queue and writing is retried. When the queue is full, the oldest are dropped, and a note says how
+    many. Only the constructor raises errors about the file. A closed journal reopens when it is written to.
     """
 
     def __init__(
@@ -96,22 +96,22 @@ class SqliteJournal:
         except InvalidInput as error:
             raise InvalidInput(f"store {self.path}: cannot be used ({error}); give another path") from None
 
-    # what happens
+    # recording
 
     def record(self, observation: Observation, decision: Decision | None, receipt: Receipt | None) -> None:
-        """Write down one step."""
+        """Record one step."""
         text = text_of(tree_of(observation, decision, receipt))
         step = decision.step if decision is not None and abs(decision.step) < _LARGEST else None
         self._write(_Step(_indexed(observation.time_s), step, text))
 
     def note(self, time_s: float, event: str, text: str) -> None:
-        text = text.encode("utf-8", "replace").decode()  # what SQLite would refuse would stand in the way of all else
+        text = text.encode("utf-8", "replace").decode()  # text that SQLite refuses would block the whole queue
         self._write(
             _Statement("INSERT INTO notes (time_s, event, text) VALUES (?, ?, ?)", (_indexed(time_s), event, text))
         )
 
     def judge(self, step: int, body: Mapping[str, Any]) -> None:
-        """Write down what came of the newest decision with this step; a later judgement replaces it."""
+        """Record the outcome of the newest decision with this step. A later judgement replaces it."""
         self._write(
             _Statement(
                 "INSERT OR REPLACE INTO outcomes VALUES ((SELECT max(first) FROM numberings), ?, ?)",
@@ -135,15 +135,15 @@ class SqliteJournal:
             return bytes(row[0]) if row is not None else None
 
     def save_blob(self, name: str, body: bytes) -> None:
-        """Keep `body`, whatever it is, under this name; while the file cannot be written, the newest waits."""
+        """Save `body` under this name. While the file cannot be written, the newest body waits."""
         with self._lock:
             self._blobs[name] = body
             self._flush()
 
-    # the end
+    # closing
 
     def close(self) -> None:
-        """Write what waits, finish what is being sealed, and leave one whole file."""
+        """Write what is queued, wait for sealing to finish, and leave one complete file."""
         with self._lock:
             self._flush(at_once=True)
             sealer = self._sealer
@@ -155,7 +155,7 @@ class SqliteJournal:
                     checkpoint(self._database, closing=True)
                 self._drop_connection()
 
-    # inside
+    # internals
 
     def _write(self, what: _Step | _Statement) -> None:
         with self._lock:
@@ -167,7 +167,7 @@ class SqliteJournal:
                 self._dropped += 1
 
     def _flush(self, at_once: bool = False) -> None:
-        """Write everything that waits in one transaction, or try again later."""
+        """Write the whole queue in one transaction, or retry later."""
         if not (self._pending or self._blobs) or (not at_once and time.monotonic() < self._retry_at):
             return
         before = self._stretch, self._next, self._last_step
@@ -178,7 +178,7 @@ class SqliteJournal:
         except (sqlite3.Error, OSError, InvalidInput) as error:
             self._stretch, self._next, self._last_step = before
             if not self._trouble:
-                logger.warning("journal %s: cannot be written (%s); steps wait, writing is retried", self.path, error)
+                logger.warning("journal %s: cannot be written (%s); steps are queued and retried", self.path, error)
             self._trouble = str(error)
             self._retry_at = time.monotonic() + self._retry_s
             self._retry_s = min(2 * self._retry_s, _LONGEST_RETRY_S)
@@ -236,9 +236,9 @@ class SqliteJournal:
         self._stretch, self._next = stretch, number + 1
 
     def _connection(self) -> sqlite3.Connection:
-        """The open file; opened anew where it has been removed or replaced."""
+        """The open file, reopened if it was removed or replaced."""
         if self._database is not None and self._file != _identity(self.path):
-            logger.warning("journal %s: the file is gone; a new one is begun", self.path)
+            logger.warning("journal %s: the file was removed or replaced; starting a new one", self.path)
             self._drop_connection()
         return self._database or self._open(_WRITE_WAIT_S)
 
@@ -269,9 +269,9 @@ class SqliteJournal:
         self._finished.clear()
 
     def _seal(self) -> None:
-        """Seal what is finished, beside the control loop: it takes a while, and nothing is lost if it does not end."""
+        """Seal finished stretches in another thread. It takes a while, and an interruption loses nothing."""
         if self._sealer is not None and self._sealer.is_alive():
-            return  # what is finished by now is sealed with the next stretch
+            return  # finished stretches are sealed with the next one
         assert self._stretch is not None
         arguments = (self._stretch.first, self._stretch.bucket, frozenset(self._finished))
         self._sealer = threading.Thread(target=self._seal_all, args=arguments, name="tidegate-journal", daemon=True)
@@ -285,7 +285,7 @@ class SqliteJournal:
                 retire(database, self._retention)
             finally:
                 database.close()
-        except Exception as error:  # the rows stay as they are, and are sealed another time
+        except Exception as error:  # the rows stay, and the next sealing takes them
             logger.warning("journal %s: a stretch was not sealed (%s)", self.path, str(error).splitlines()[0])
             return
         with self._lock:
@@ -297,7 +297,7 @@ def _size(what: _Step | _Statement) -> int:
 
 
 def _indexed(time_s: float) -> float:
-    """The time that an entry is found by."""
+    """The time by which an entry is found."""
     return time_s if abs(time_s) < _LATEST_S else 0.0
 
 

@@ -1,4 +1,4 @@
-"""The guard of hosts and regions: what they may not decide alone waits for the centre, and so becomes a request."""
+"""The guard of hosts and regions: changes that they may not make alone are held and become requests to the centre."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ NAME = "centre"
 
 @dataclass(frozen=True, slots=True)
 class AloneRule:
-    """What may be done while the centre is silent."""
+    """What is allowed while the centre is silent."""
 
     silence_s: float = 15.0
     allowance: int = 2
-    """Tasks that an operator may go away from the number that was last agreed to."""
+    """How many tasks an operator may deviate from the number that was last agreed."""
     pause_s: float = 20.0
-    """Between two changes of an application."""
+    """Minimum time between two changes of an application."""
 
 
 @dataclass(slots=True)
 class AloneMemory:
-    """What was agreed to, and what was done without asking."""
+    """The tasks that were agreed, and the changes made without asking."""
 
     agreed: dict[str, int] = field(default_factory=dict)
-    """`application.operator` → tasks that the centre last agreed to, or that were there to begin with."""
+    """`application.operator` → tasks that the centre last agreed to, or the initial number."""
     changes: dict[str, int] = field(default_factory=dict)
-    """Restarts without a grant, by application, over its whole life here: the centre charges its tokens for them."""
+    """Restarts without a grant, by application, in total on this host. The centre charges tokens for them."""
     changed_s: dict[str, float] = field(default_factory=dict)
 
 
 class Elastic(WatchfulGuard):
-    """Only operators that were submitted as elastic are rescaled, and none beyond its most tasks."""
+    """Rescales only operators that were submitted as elastic, and none beyond its maximum."""
 
     name = "elastic"
 
@@ -54,16 +54,16 @@ class Elastic(WatchfulGuard):
             return action, None
         most = context.standing.most_tasks.get(action.application, {}).get(action.operator)
         if most is None:
-            return None, Reason(self.name, f"{action.operator} was not submitted as elastic")
+            return None, Reason(self.name, f"{action.operator} was not submitted as elastic, so it is not rescaled")
         if action.parallelism <= most:
             return action, None
-        return replace(action, parallelism=most), Reason(self.name, f"{most} tasks of {action.operator} are the most")
+        return replace(action, parallelism=most), Reason(self.name, f"{action.operator} may have at most {most} tasks")
 
 
 class AskCentre(WatchfulGuard):
-    """Lets pass what the centre has granted; in a silence, what lies within the allowance; and holds the rest.
+    """Passes what the centre has granted and, while the centre is silent, changes within the allowance. Holds the rest.
 
-    A job that stands alone has no standing, and nothing is held.
+    A job outside a fleet has no standing, and nothing is held.
     """
 
     name = NAME
@@ -91,11 +91,12 @@ class AskCentre(WatchfulGuard):
         if standing is None or not isinstance(action, SetParallelism | MoveApplication | AddHost | RemoveHost):
             return action, None
         if not isinstance(action, SetParallelism):
-            return None, Reason(NAME, "the centre decides: asked")
+            return None, Reason(NAME, "requested from the centre, which decides")
         if action in self._granted:
             return action, None
         if not self._silent:
-            return None, Reason(NAME, f"the centre decides: asked for {action.parallelism} tasks of {action.operator}")
+            text = f"requested {action.parallelism} tasks of {action.operator} from the centre, which decides"
+            return None, Reason(NAME, text)
         return self._alone(action)
 
     def learn(self, decision: Decision, receipt: Receipt) -> None:
@@ -114,21 +115,24 @@ class AskCentre(WatchfulGuard):
         now = self._tasks.get(key)
         agreed = self.memory.agreed.get(key, now)
         if now is None or agreed is None:
-            return None, Reason(NAME, "the centre is silent, and too little is known to act alone")
+            return None, Reason(NAME, "the centre is silent, and too little is known to change anything without it")
         since_s = self._now_s - self.memory.changed_s.get(action.application, float("-inf"))
         if since_s < rule.pause_s:
-            text = f"the centre is silent, and the last change alone is {since_s:.0f} s old: next in "
+            text = (
+                f"the centre is silent, and the last change without it was {since_s:.0f} s ago; the next may follow in "
+            )
             return None, Reason(NAME, text + f"{rule.pause_s - since_s:.0f} s")
         allowed = min(max(action.parallelism, agreed - rule.allowance, 1), agreed + rule.allowance)
         if allowed == now:
-            return None, Reason(NAME, f"the centre is silent, and {rule.allowance} tasks alone are the most")
+            text = f"the centre is silent; without it, at most {rule.allowance} tasks may be added or removed"
+            return None, Reason(NAME, text)
         if allowed == action.parallelism:
             return action, None
-        return replace(action, parallelism=allowed), Reason(NAME, f"{allowed} alone while the centre is silent")
+        return replace(action, parallelism=allowed), Reason(NAME, f"{allowed} tasks allowed while the centre is silent")
 
 
 def requests_of(decision: Decision | None, sender: str, most: int = 64) -> tuple[Request, ...]:
-    """What a decision leaves to the centre, the urgent and the most valuable first."""
+    """The requests that a decision leaves to the centre: urgent ones first, then by value."""
     if decision is None:
         return ()
     asked = [held for held in decision.held if held.guard == NAME]
@@ -140,7 +144,7 @@ def requests_of(decision: Decision | None, sender: str, most: int = 64) -> tuple
 
 
 def _why(action: Action, reasons: tuple[Reason, ...]) -> str:
-    """The first reason that speaks of what the action is about."""
+    """The first reason that mentions the subject of the action."""
     words: tuple[str, ...]
     match action:
         case AddHost(region=subject) | RemoveHost(host=subject):

@@ -1,4 +1,4 @@
-"""The guard of the infrastructure: never more hosts than the fleet and the region may have, or than money buys."""
+"""The infrastructure's guard: never more hosts than the limits of the fleet, the region and the budget allow."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tidegate.plan.guards import GuardContext, Verdict, WatchfulGuard
 
 @dataclass(frozen=True, slots=True)
 class HostLimits:
-    """What the fleet's file allows."""
+    """The limits in the fleet's file."""
 
     most_hosts: int
     most_of: Mapping[str, int]
     """By region."""
     price_per_h: Mapping[str, float] = field(default_factory=dict)
-    """What a host costs in an hour, by region; a region that is not named costs 1."""
+    """Price of a host per hour, by region. The default is 1."""
     most_cost_per_h: float | None = None
 
     def price(self, region: str) -> float:
@@ -26,7 +26,7 @@ class HostLimits:
 
 
 class HostBudget(WatchfulGuard):
-    """Counts every host that is in the book, those on their way and those that are leaving included."""
+    """Counts every host in the registry, including starting and leaving ones."""
 
     name = "host-budget"
 
@@ -40,18 +40,18 @@ class HostBudget(WatchfulGuard):
             self._hosts[host.region] = self._hosts.get(host.region, 0) + 1
 
     def check(self, action: Action, context: GuardContext) -> Verdict:
-        """What passes counts at once: several hosts may be wanted in one step."""
+        """Accepted hosts count at once, because one step may request several."""
         if not isinstance(action, AddHost):
             return action, None
         limits, region, here = self._limits, action.region, self._hosts.get(action.region, 0)
         total = sum(self._hosts.values())
         if total >= limits.most_hosts:
-            return None, Reason(self.name, f"the fleet has {total} hosts and may have {limits.most_hosts}")
+            return None, Reason(self.name, f"the fleet has {total} hosts, and its maximum is {limits.most_hosts}")
         if here >= limits.most_of.get(region, limits.most_hosts):
-            return None, Reason(self.name, f"{region} has {here} hosts and may have {limits.most_of[region]}")
+            return None, Reason(self.name, f"{region} has {here} hosts, and its maximum is {limits.most_of[region]}")
         cost = sum(count * limits.price(name) for name, count in self._hosts.items())
         if limits.most_cost_per_h is not None and cost + limits.price(region) > limits.most_cost_per_h + 1e-9:
-            text = f"hosts cost {cost:g} an hour, one more in {region} {limits.price(region):g}, and "
-            return None, Reason(self.name, f"{text}{limits.most_cost_per_h:g} is the most")
+            text = f"one more host in {region} would cost {limits.price(region):g} per hour on top of {cost:g}, and "
+            return None, Reason(self.name, f"{text}the maximum is {limits.most_cost_per_h:g}")
         self._hosts[region] = here + 1
         return action, None

@@ -1,4 +1,4 @@
-"""Where applications run: those without a host are placed by a scheduler, and one at a time goes back to its region."""
+"""Where applications run. Unplaced ones are placed by a scheduler; displaced ones return to their region one by one."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ from tidegate.fleet.plan.room import Room
 from tidegate.placement import Host, Problem, Task, scheduler
 from tidegate.plan.planner import Plan, Proposer
 
-_SEED = 1  # placement has to be the same for the same fleet
+_SEED = 1  # the same fleet must get the same placement
 _MOST_PLACED = 1000
-"""Applications that are placed in one step; those that were lost come before new ones."""
+"""Applications placed in one step. Lost ones come before new ones."""
 _MOST_SEARCHED = 48
-"""Applications that a scheduler places in one region at once; more of them are placed largest first."""
+"""Applications that a scheduler places in one region at once. If there are more, they are placed largest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlacingSettings:
     rule: str = "tidegate"
-    """One of `tidegate schedule`'s."""
+    """A scheduler of `tidegate schedule`."""
     fill: float = 0.8
-    """Share of a host's slots that placement gives away."""
+    """Share of a host's slots that placement may use."""
     move_pause_s: float = 60.0
-    """Between two moves that nobody asked for."""
+    """Minimum time between two moves that nobody requested."""
 
 
 @dataclass(slots=True)
 class PlacingMemory:
     moved_s: float | None = None
-    """When an application was last moved, or this began to look."""
+    """When an application was last moved, or when this proposer started."""
 
 
 class Placing(Proposer):
-    """Places new and lost applications at once, and brings those that are away from home back when there is room."""
+    """Places new and lost applications at once, and moves displaced ones back home when there is room."""
 
     name = "placing"
 
@@ -66,18 +66,18 @@ class Placing(Proposer):
         if fleet is None:
             return Plan()
         if not fleet.settled:
-            return Plan(reasons=(Reason("hold-listening", "just begun: everybody is to be heard first"),))
+            return Plan(reasons=(Reason("hold-listening", "just started: waiting for an answer from every host"),))
         if fleet.ending:
-            return Plan(reasons=(Reason("hold-ending", "the fleet is being taken down"),))
+            return Plan(reasons=(Reason("hold-ending", "the fleet is being stopped"),))
         homeless, waiting = _homeless(fleet)
-        reasons = [Reason("hold-first-host", f"{name}: its region's first host is on its way") for name in waiting]
+        reasons = [Reason("hold-first-host", f"{name}: the first host of its region is starting") for name in waiting]
         hosts = [host for host in fleet.hosts if host.open]
         if homeless and not hosts:
-            reasons.append(Reason("hold-no-host", f"{len(homeless)} applications wait for a host: none is ready"))
+            reasons.append(Reason("hold-no-host", f"{len(homeless)} applications are unplaced: no host is ready"))
         elif homeless:
             homeless.sort(key=lambda one: not one.ran)
             if len(homeless) > _MOST_PLACED:
-                text = f"{len(homeless)} applications wait for a host: {_MOST_PLACED} in this step, the others after it"
+                text = f"{len(homeless)} applications are unplaced: placing {_MOST_PLACED} in this step, the rest later"
                 reasons.append(Reason("hold-many", text))
             return Plan(self._place(fleet, hosts, homeless[:_MOST_PLACED]), tuple(reasons))
         elif self.memory.moved_s is None or self._now_s - self.memory.moved_s >= self._settings.move_pause_s:
@@ -94,7 +94,7 @@ class Placing(Proposer):
     ) -> tuple[Proposal, ...]:
         room = Room(fleet, self._settings.fill)
         for one in homeless:
-            if one.assigned in room.free:  # its host leaves, and so does its load
+            if one.assigned in room.free:  # it leaves its host, and its load goes with it
                 room.take(str(one.assigned), -one.need)
         found = place(hosts, homeless, room.free, self._settings.rule)
         by_name = {one.name: one for one in homeless}
@@ -103,7 +103,7 @@ class Placing(Proposer):
         )
 
     def _bring_home(self, fleet: FleetSample) -> Proposal | None:
-        """The largest application that runs away from home, where its region has room for it again."""
+        """Move the largest displaced application back if its region has room again."""
         region_of = {host.name: host.region for host in fleet.hosts}
         away = [
             one
@@ -117,7 +117,7 @@ class Placing(Proposer):
         for one in sorted(away, key=lambda one: (-one.need, one.name)):
             target = room.find(one.need, one.home, but=str(one.host))
             if target is not None and target.region == one.home:
-                text = f"{one.name} goes home: {target.name} in {one.home} has room for its {one.need:.1f} slots"
+                text = f"{one.name} moves back to {one.home}: {target.name} has room for its {one.need:.1f} slots"
                 return Proposal(MoveApplication(one.name, target.name), Reason("home", text))
         return None
 
@@ -125,10 +125,10 @@ class Placing(Proposer):
 def place(
     hosts: Sequence[FleetHost], applications: Sequence[FleetApplication], room: Mapping[str, float], rule: str
 ) -> dict[str, str]:
-    """A host for every application; what fits nowhere overloads its home.
+    """Choose a host for every application. What fits nowhere overloads its home region.
 
-    `room`: slots that each host may still give away. Regions are filled one by one with the applications whose home
-    they are; what does not fit at home goes wherever there is room.
+    `room`: slots still available on each host. Regions are filled one by one with the applications that belong there.
+    What does not fit at home goes to any region with room.
 
     >>> east, west = FleetHost("e", "east", 2), FleetHost("w", "west", 2)
     >>> new = [FleetApplication(name, home, slots, None) for name, home, slots in
@@ -164,7 +164,7 @@ def place(
 def _fit(
     hosts: Sequence[FleetHost], free: Mapping[str, float], applications: Sequence[FleetApplication], rule: str
 ) -> tuple[dict[str, str], list[FleetApplication]]:
-    """As many as fit, by the scheduler; the smallest of the others are left over."""
+    """Let the scheduler place as many as fit; the smallest of the others are left over."""
     left_over: list[FleetApplication] = []
     kept = sorted(applications, key=lambda one: (-one.need, one.name))
     room = sum(max(free[host.name], 0.0) for host in hosts)
@@ -190,7 +190,7 @@ def _largest_first(
     applications: Sequence[FleetApplication],
     left_over: list[FleetApplication],
 ) -> tuple[dict[str, str], list[FleetApplication]]:
-    """Each onto the host with the most room."""
+    """Each on the host with the most room."""
     names, room = [host.name for host in hosts], np.array([free[host.name] for host in hosts])
     chosen: dict[str, str] = {}
     for one in applications:
@@ -204,9 +204,9 @@ def _largest_first(
 
 
 def _homeless(fleet: FleetSample) -> tuple[list[FleetApplication], list[str]]:
-    """Applications that need a host, and of those that have never run, the ones that wait for their region's first.
+    """Applications that need a host, and the names of new ones that wait for their region's first host.
 
-    Applications on hosts that are away stay there: they may well run.
+    Applications on unreachable hosts stay there, because they may still be running.
     """
     homeless = []
     for one in fleet.applications:

@@ -1,7 +1,7 @@
-"""The Region Manager as a proposer: relieves hot hosts, keeps room to spare, empties hosts it can do without.
+"""The Region Manager as a proposer: relieves overloaded hosts, keeps spare room, empties hosts that are not needed.
 
-It works on one host of the region and sees its hosts only. All that it proposes needs the centre, so all of it becomes
-requests.
+It runs on one host of the region and sees only the region's hosts. Everything it proposes needs the centre, so all of
+it becomes requests.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from tidegate.plan.planner import Plan, Proposer
 
 @dataclass(frozen=True, slots=True)
 class RegionRule:
-    """How full hosts get, how much stays free, and how fast the region lets go of a host."""
+    """How full hosts get, how much room stays free, and how fast the region gives up a host."""
 
     region: str
     fill: float = 0.8
-    """Busy share up to which applications are put on a host."""
+    """Busy share up to which applications are placed on a host."""
     hot: float = 0.95
     """Busy share above which a host is relieved."""
     spare: float = 0.2
-    """Hosts' worth of room kept free; it hides the time that a new host takes to start."""
+    """Room kept free, in hosts. It bridges the time that a new host takes to start."""
     margin: float = 0.2
-    """Hosts' worth of room beyond that before one is emptied."""
+    """Additional room, in hosts, before a host is emptied."""
     least_hosts: int = 1
     most_applications: int = 8
-    """On one host."""
+    """Maximum number of applications on one host."""
     cool_down_s: float = 60.0
-    """Between a change of the number of hosts and the next emptying."""
+    """Minimum time between a change of the number of hosts and the next emptying."""
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ class RegionMemory:
 
 
 class RegionHosts(Proposer):
-    """Where work crowds a host, an application moves; where it crowds the region, a host is wanted."""
+    """If a host is overloaded, an application moves; if the region is overloaded, a host is requested."""
 
     name = "region"
 
@@ -71,7 +71,9 @@ class RegionHosts(Proposer):
         here = len(hosts)
         state = f"{rule.region}: {here} hosts, {busy / (sum(host.slots for host in hosts) / unit):.0%} busy"
         if needed > here:
-            reason = Reason("more-hosts", f"{rule.region} needs {needed} hosts for {busy:.1f} hosts' worth of work")
+            load = f"the load is {busy:.1f} hosts ÷ {rule.fill:.0%} + {rule.spare:g} spare"
+            seats = f"{len(work)} applications with at most {rule.most_applications} per host"
+            reason = Reason("more-hosts", f"{rule.region} needs {needed} hosts and has {here}: {load}, {seats}")
             more = [AddHost(f"{rule.region}+{number + 1}", rule.region) for number in range(needed - here)]
             growth = [Proposal(action, reason, score=float(needed - here), urgent=busy > here) for action in more]
             return Plan((*relief, *growth))
@@ -83,13 +85,13 @@ class RegionHosts(Proposer):
         return Plan(tuple(self._empty_one(seating)), (Reason("hold-region", f"{state}, {needed} needed"),))
 
     def _needed(self, busy: float, applications: int, spare: float) -> int:
-        """Hosts for the work and for the applications, `spare` hosts' worth of room included."""
+        """Hosts for the load and the number of applications, including `spare` hosts of free room."""
         by_work = math.ceil(busy / self._rule.fill + spare - 1e-9)
         seats = math.ceil(applications / self._rule.most_applications)
         return max(self._rule.least_hosts, by_work, math.ceil(busy - 1e-9), seats)
 
     def _relieve(self, seating: Seating) -> list[Proposal]:
-        """Of every hot host one application leaves, where another host has room for it."""
+        """Move one application from every overloaded host, if another host has room for it."""
         found = []
         for name, host in seating.hosts.items():
             load = seating.load[name]
@@ -99,11 +101,11 @@ class RegionHosts(Proposer):
             movable = {one: to for one in seating.counts[name] if (to := seating.find(one, self._rule.fill, (name,)))}
             if not movable:
                 continue
-            # The smallest application that is large enough; failing that, the largest there is.
+            # The smallest application that removes the excess; if none does, the largest one.
             chosen = min(
                 movable, key=lambda one: (use[one] < excess, use[one] if use[one] >= excess else -use[one], one)
             )
-            text = f"{name} is {load / host.cores:.0%} busy: {chosen} goes to {movable[chosen]}"
+            text = f"{name} is {load / host.cores:.0%} busy: moving {chosen} to {movable[chosen]}"
             seating.remove(chosen, name)
             seating.add(chosen, movable[chosen])
             found.append(
@@ -117,13 +119,13 @@ class RegionHosts(Proposer):
         return found
 
     def _empty_one(self, seating: Seating) -> list[Proposal]:
-        """The host with the fewest applications whose load the others take; when it is empty, it goes."""
+        """Empty the host with the fewest applications whose load fits elsewhere. Once it is empty, remove it."""
         order = sorted(seating.hosts, key=lambda host: (len(seating.counts[host]), seating.load[host], host))
         chosen = next((host for host in order if seating.can_empty(host, self._rule.fill)), None)
         if chosen is None:
             return []
         if not seating.counts[chosen]:
-            reason = Reason("spare-host", f"{chosen} is empty, and the others bear the load")
+            reason = Reason("spare-host", f"removing {chosen}: it is empty, and the other hosts can carry the load")
             return [Proposal(RemoveHost(chosen), reason, score=0.05)]
         found = []
         for one in sorted(seating.counts[chosen], key=lambda one: -seating.use[one]):
@@ -131,7 +133,7 @@ class RegionHosts(Proposer):
             if target is not None:
                 seating.remove(one, chosen)
                 seating.add(one, target)
-                reason = Reason("empty-host", f"{one} goes to {target}: {chosen} can be given back")
+                reason = Reason("empty-host", f"moving {one} to {target}, so that {chosen} can be removed")
                 found.append(Proposal(MoveApplication(one, target), reason, score=0.05))
         return found
 
@@ -141,7 +143,7 @@ def _staying(fleet: FleetSample) -> list[FleetHost]:
 
 
 def _views(fleet: FleetSample, hosts: list[FleetHost], unit: int, seats: int) -> list[HostView]:
-    """The largest host counts as one core, and an application as one seat."""
+    """Views in which the largest host has one core, and an application takes one seat."""
     return [
         HostView(
             host.name,

@@ -1,7 +1,7 @@
-"""The Operator Manager as a proposer: how many tasks each elastic operator wants, by the policy of the fleet's file.
+"""The Operator Manager as a proposer: how many tasks each elastic operator needs, by the policy in the fleet's file.
 
 `threshold`, `q-learning` and `model-based` (Russo Russo, Nardelli, Cardellini, Lo Presti) look at one operator alone:
-its tasks, the rate that arrives, how busy it is. What the learners know of an application moves along with it.
+its tasks, its arrival rate, its utilisation. What the learners know about an application moves with it.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ from tidegate.managers.policies import (
 from tidegate.plan.planner import Plan, Proposer
 
 PolicyName = Literal["operators", "threshold", "q-learning", "model-based"]
-"""`operators` is the proposer of a single job, which looks at all operators of a job together."""
+"""`operators` is the proposer of a single job, which considers all operators of a job together."""
 Learned = dict[str, Any]
 
 
 @dataclass(slots=True)
 class PolicyMemory:
-    """What the policies have learned, by application and operator; plain values."""
+    """What the policies have learned, by application and operator, as plain values."""
 
     learned: dict[str, dict[str, Learned]] = field(default_factory=dict)
     stepped_s: float | None = None
 
 
 class OperatorPolicies(Proposer):
-    """Once in a period every elastic operator is looked at; what it wants stands until the next look."""
+    """Examines every elastic operator once per period. Its proposals stand until the next period."""
 
     name = "operator-policies"
 
@@ -63,7 +63,7 @@ class OperatorPolicies(Proposer):
         self._reasons: tuple[Reason, ...] = ()
 
     def know(self, application: str, learned: dict[str, Learned]) -> None:
-        """Take up what was learned of an application on another host."""
+        """Take over what was learned about an application on another host."""
         self.memory.learned[application] = learned
         for key in [key for key in self._policies if key[0] == application]:
             del self._policies[key]
@@ -102,7 +102,7 @@ class OperatorPolicies(Proposer):
         reasons: list[Reason],
     ) -> None:
         now_s, figures = evaluation.time_s, self._figures[sample.name]
-        # A micro-batch ends as a whole: its latency is every operator's.
+        # A micro-batch ends as a whole, so its latency is the latency of every operator.
         response_s = figures.summary(now_s).latency_p99_s or 0.0
         for operator, least_most in most.items():
             seen = figures.operator(operator, now_s)
@@ -127,17 +127,19 @@ class OperatorPolicies(Proposer):
     def _move_away(
         self, name: str, view: OperatorView, limits: OperatorLimits, evaluation: Evaluation
     ) -> list[Proposal]:
-        """More tasks do not help where the host has no slots for them: the application asks for another host."""
+        """If the host has no slots for more tasks, request another host for the application."""
         full = evaluation.all_busy_slots >= evaluation.pool.slots > 0
         if view.response_s <= limits.objective_s or not full or len(self._figures) < 2:
             return []
-        text = f"{name} misses {limits.objective_s:g} s with {view.response_s:.1f} s, and its host has no free slot"
+        text = (
+            f"{name} takes {view.response_s:.1f} s (objective {limits.objective_s:g} s), and its host has no free slot"
+        )
         return [Proposal(MoveApplication(name, None), Reason("crowded", text), score=1.0, urgent=True)]
 
     def _policy_of(
         self, application: str, operator: str, most: int, objective_s: float, seen: OperatorFigures
     ) -> tuple[OperatorLimits, LocalPolicy]:
-        """A learner keeps its limits while the cost of a row is within a third of what they were made for."""
+        """A learner keeps its limits while the cost per row stays within a third of the value they were made for."""
         limits = OperatorLimits(1, most, objective_s, most / (seen.busy_s_per_row or 1.0))
         known = self._policies.get((application, operator))
         if known is not None and known[0].most == most and known[0].objective_s == objective_s:
@@ -156,11 +158,11 @@ class OperatorPolicies(Proposer):
         try:
             if self._policy == "q-learning":
                 experience = Experience.empty(process) if saved is None else Experience.from_plain(saved, process)
-                # Nothing is tried at random on somebody's job: it learns from what the threshold policy does.
+                # Nothing is tried at random on a real job: the learner observes the threshold policy.
                 return QLearning(process, experience, np.random.default_rng(0), explore=False)
             model = LearnedModel.empty(process) if saved is None else LearnedModel.from_plain(saved, process)
             return ModelBased(process, model)
-        except InvalidInput:  # learned with another number of tasks: begin anew
+        except InvalidInput:  # learned with another number of tasks: start over
             return self._make(limits, None)
 
     def _remember(self, application: str, operator: str, policy: LocalPolicy) -> None:

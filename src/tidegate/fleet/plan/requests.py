@@ -1,4 +1,4 @@
-"""The Application Manager as a proposer: requests of hosts and regions, the urgent and the most valuable first."""
+"""The Application Manager as a proposer: proposes the requests of hosts and regions, urgent first, then by value."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from tidegate.plan.planner import Plan, Proposer
 @dataclass(frozen=True, slots=True)
 class RequestSettings:
     fill: float = 0.8
-    """Share of a host's slots that placement gives away."""
+    """Share of a host's slots that placement may use."""
 
 
 @dataclass(slots=True)
 class RequestMemory:
     granted: dict[str, list[SetParallelism]] = field(default_factory=dict)
-    """Grants that are still asked for, by application: each takes its token once, however long the host needs."""
+    """Grants that are still requested, by application. Each takes one token, however long the host needs."""
 
 
 class Requests(Proposer):
-    """Proposes what was asked for; guards (tokens above all) say how much of it is granted."""
+    """Proposes what was requested. Guards, above all tokens, decide how much of it is granted."""
 
     name = "requests"
 
@@ -69,7 +69,7 @@ class Requests(Proposer):
             if isinstance(action, SetParallelism):
                 known = fleet.by_name.get(action.application)
                 if action in self.memory.granted.get(action.application, ()):
-                    reasons.append(Reason("hold-granted", f"{action}: granted, and not done yet"))
+                    reasons.append(Reason("hold-granted", f"{action}: already granted, not yet carried out"))
                 elif known is not None and known.host == request.sender:
                     proposals.append(_proposal(request, action))
             elif isinstance(action, MoveApplication):
@@ -86,12 +86,12 @@ class Requests(Proposer):
     ) -> Proposal | Reason | None:
         known = fleet.by_name.get(action.application)
         if known is None or known.host is None or known.assigned != known.host:
-            return None  # it is on its way already, or nowhere
+            return None  # already moving, or not running
         if known.pinned:
-            return Reason("hold-pinned", f"{known.name}: a user wants it on {known.host}")
+            return Reason("hold-pinned", f"{known.name} stays on {known.host}, because a user placed it there")
         target = self._target(fleet, room, known, action.host)
         if target is None:
-            return Reason("hold-no-room", f"{known.name}: asked to leave {known.host}, and no other host has room")
+            return Reason("hold-no-room", f"{known.name} should leave {known.host}, but no other host has room")
         if target.name == known.host:
             return None
         room.take(target.name, known.need)
@@ -108,5 +108,8 @@ class Requests(Proposer):
 def _proposal(request: Request, action: SetParallelism | MoveApplication) -> Proposal:
     why = f": {request.reason}" if request.reason else ""
     return Proposal(
-        action, Reason("asked", f"{action}, asked by {request.sender}{why}"), score=request.score, urgent=request.urgent
+        action,
+        Reason("asked", f"{action}, requested by {request.sender}{why}"),
+        score=request.score,
+        urgent=request.urgent,
     )

@@ -1,4 +1,4 @@
-"""Free room on the open hosts of a fleet, kept while a plan is made."""
+"""Free room on the open hosts of a fleet, tracked while a plan is made."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tidegate.domain import FleetHost, FleetSample
 
 
 class Room:
-    """Slots that placement may still give away, by host."""
+    """Slots that placement may still use, by host."""
 
     def __init__(self, fleet: FleetSample, fill: float) -> None:
         self._open = [host for host in fleet.hosts if host.open]
@@ -18,6 +18,6 @@ class Room:
         self.free[host] -= slots
 
     def find(self, slots: float, region: str | None, but: str = "") -> FleetHost | None:
-        """The host with the most room, in the region if one there has enough; None where nobody has."""
+        """The host with the most room, in the region if one there has enough; None if no host has enough."""
         fitting = [host for host in self._open if host.name != but and self.free[host.name] >= slots - 1e-9]
         return max(fitting, key=lambda host: (host.region == region, self.free[host.name], host.name), default=None)

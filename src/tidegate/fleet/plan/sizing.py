@@ -1,4 +1,4 @@
-"""The Infrastructure Manager as a proposer: hosts that regions lack are started, those they can do without go."""
+"""The Infrastructure Manager as a proposer: starts hosts that regions need, and removes hosts that they do not."""
 
 from __future__ import annotations
 
@@ -31,16 +31,17 @@ class RegionLimits:
 
 @dataclass(slots=True)
 class SizingMemory:
-    """Starts that failed in a row, by region, and when the next may be tried."""
+    """Consecutive failed starts by region, and when the next may be tried."""
 
     failures: dict[str, int] = field(default_factory=dict)
     not_before_s: dict[str, float] = field(default_factory=dict)
 
 
 class RegionSizes(Proposer):
-    """Every region has its least hosts, and those that its manager asks for, by unmet demand.
+    """Every region gets its minimum of hosts, and those that its manager requests, ordered by unmet demand.
 
-    A host goes when its region's manager asks for it, or where nobody speaks for the region, when it was long empty.
+    A host is removed when its region's manager requests it. In a region without a manager, it is removed after it was
+    empty for a while.
     """
 
     name = "sizes"
@@ -68,7 +69,7 @@ class RegionSizes(Proposer):
         return Plan((*growing, *shrinking))
 
     def learn(self, decision: Decision, receipt: Receipt) -> None:
-        """A start that fails is tried again later, and later each time."""
+        """After a failed start, the next attempt is delayed, longer each time."""
         for answer in receipt.actions:
             if not isinstance(answer.action, AddHost):
                 continue
@@ -89,10 +90,10 @@ class RegionSizes(Proposer):
         if not count or self._now_s < self.memory.not_before_s.get(region, float("-inf")):
             return []
         if missing:
-            reason = Reason("least-hosts", f"{region} has {here} hosts, and {least} are the least")
+            reason = Reason("least-hosts", f"{region} has {here} hosts, and its minimum is {least}")
         else:
             why = f": {asked[0].reason}" if asked[0].reason else ""
-            reason = Reason("asked", f"{region} asks for {len(asked)} hosts beside its {here}{why}")
+            reason = Reason("asked", f"{region} has {here} hosts and requests {len(asked)} more{why}")
         taken, number = set(fleet.host_by_name), fleet.host_numbers.get(region, 0)
         proposals = []
         for _ in range(count):
@@ -115,6 +116,8 @@ class RegionSizes(Proposer):
             empty = not fleet.on.get(host.name) and host.state is not HostState.AWAY
             spare = host.name in asked if spoken_for else host.empty_s >= self._spare_s
             if empty and spare and len(found) < surplus:
-                reason = Reason("spare-host", f"{host.name} runs nothing, and {region} has {len(staying)} hosts")
+                reason = Reason(
+                    "spare-host", f"removing {host.name}: it is empty, and {region} has {len(staying)} hosts"
+                )
                 found.append(Proposal(RemoveHost(host.name), reason))
         return found

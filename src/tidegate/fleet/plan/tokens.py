@@ -1,4 +1,4 @@
-"""Tokens bound how often an application is disturbed; a lane of their own lets rescues pass."""
+"""Tokens limit how often an application is disturbed. Rescues have their own tokens."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidegate.plan.guards import GuardContext, Verdict, WatchfulGuard, moves_a_r
 
 @dataclass(slots=True)
 class TokenMemory:
-    """Buckets that are not full, by application, and what hosts have done alone so far."""
+    """Buckets that are not full, by application, and the changes that hosts have made alone so far."""
 
     buckets: dict[str, TokenBucket] = field(default_factory=dict)
     rescue: dict[str, TokenBucket] = field(default_factory=dict)
@@ -20,10 +20,10 @@ class TokenMemory:
 
 
 class Tokens(WatchfulGuard):
-    """An application is moved or rescaled at most B + r·T times in T seconds, plus the rescue lane's own B + r·T.
+    """An application is moved or rescaled at most B + r·T times in T seconds, plus another B + r·T for rescues.
 
-    The lane is for urgent requests of an application that misses its objective. Several changes of one application in
-    one decision are one restart and take one token. What a host did alone is charged afterwards.
+    Rescues are urgent requests for an application that misses its objective. Several changes of one application in
+    one decision are one restart and take one token. Changes that a host made alone are charged afterwards.
     """
 
     name = "tokens"
@@ -48,7 +48,7 @@ class Tokens(WatchfulGuard):
             done, known = application.changes_alone, memory.alone.get(application.name, 0)
             if done > known:
                 self._bucket(memory.buckets, application.name).charge(self._rule, self._now_s, done - known)
-            if done != known:  # less: it was started anew elsewhere, and counts from there
+            if done != known:  # less: it was started again elsewhere, and its count restarted
                 memory.alone[application.name] = done
 
     def check(self, action: Action, context: GuardContext) -> Verdict:
@@ -61,7 +61,7 @@ class Tokens(WatchfulGuard):
         if self._rescues(action, context) and self._left(self.memory.rescue, name) >= 1.0:
             return action, None
         wait_s = (1.0 - self._left(self.memory.buckets, name)) * self._rule.refill_s
-        return None, Reason("tokens", f"{name} has no token left; the next one comes in {wait_s:.0f} s")
+        return None, Reason("tokens", f"{name} has no tokens left; the next one is due in {wait_s:.0f} s")
 
     def learn(self, decision: Decision, receipt: Receipt) -> None:
         refused = {answer.action for answer in receipt.actions if answer.outcome in {Outcome.REFUSED, Outcome.FAILED}}
@@ -77,7 +77,7 @@ class Tokens(WatchfulGuard):
                 self._bucket(self.memory.rescue, name).take(self._rule, self._now_s)
 
     def left(self) -> dict[str, float]:
-        """Tokens of the applications that do not have all of them."""
+        """Remaining tokens of the applications whose bucket is not full."""
         return {name: round(bucket.tokens, 2) for name, bucket in self.memory.buckets.items()}
 
     def _rescues(self, action: SetParallelism | MoveApplication, context: GuardContext) -> bool:

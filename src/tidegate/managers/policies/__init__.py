@@ -1,4 +1,4 @@
-"""Local policies: what one operator wants, from what its own host can see."""
+"""Local policies: how many replicas one operator wants, judged only from its own host."""
 
 from tidegate.managers.policies.apprentice import Apprentice
 from tidegate.managers.policies.decision_process import DecisionProcess, Weights

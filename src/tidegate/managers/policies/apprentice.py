@@ -1,4 +1,4 @@
-"""Training: learners watch while a guide decides and chance tries the rest."""
+"""Training: a guide decides, random actions explore, and learners watch."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tidegate.managers.policies.policy import HOLD, LocalPolicy, OperatorView, W
 
 @dataclass(slots=True)
 class Apprentice:
-    """Off-policy training: the guide keeps the operator where it will work, a share of random actions explores there.
+    """Off-policy training: the guide keeps the operator in its working range, and random actions explore there.
 
-    One run teaches every learner the same samples.
+    One run gives every learner the same samples.
     """
 
     process: DecisionProcess
@@ -38,9 +38,9 @@ class Apprentice:
         return Wish(change, 1.0, "exploring", change)
 
     def _as_state(self, view: OperatorView) -> OperatorView:
-        """What the state keeps of a view: the guide must know no more than the learners.
+        """The view reduced to the state, because the guide must not know more than the learners.
 
-        Else it would stay where the load lies low within its level and grow where it lies high, and staying would look
+        Otherwise it would stay when the load is low within its level and grow when it is high, and staying would look
         better than it is.
         """
         limits, levels = self.process.limits, self.process.levels

@@ -11,7 +11,7 @@ from tidegate.managers.policies.policy import OperatorLimits, OperatorView, Wish
 
 Floats = npt.NDArray[np.float64]
 ACTIONS = (-1, 0, 1)
-STAY = 1  # the position of action 0
+STAY = 1  # the index of action 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +25,12 @@ class Weights:
     def __post_init__(self) -> None:
         values = (self.reconfiguration, self.objective, self.resources)
         if min(values) < 0 or abs(sum(values) - 1) > 1e-9:
-            raise ValueError(f"weights are 0 or more and sum to 1, not {values}")
+            raise ValueError(f"weights must be 0 or more and sum to 1, not {values}")
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionProcess:
-    """Discretises what an operator sees, `level = min(⌊λ ÷ (λ_max/L)⌋, L − 1)`, and prices what happened.
+    """Discretises an operator's load, `level = min(⌊λ ÷ (λ_max/L)⌋, L − 1)`, and prices each period.
 
     >>> process = DecisionProcess(OperatorLimits(1, 10, objective_s=1, full_rate_rows_per_s=100))
     >>> process.level(0), process.level(50), process.level(1e9)
@@ -44,7 +44,7 @@ class DecisionProcess:
 
     def __post_init__(self) -> None:
         if self.levels < 2 or not 0 <= self.discount < 1:
-            raise ValueError("a decision process has two levels or more and a discount below 1")
+            raise ValueError("a decision process needs at least two levels and a discount below 1")
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -58,7 +58,7 @@ class DecisionProcess:
         return view.response_s > self.limits.objective_s
 
     def cost(self, change: int, view: OperatorView) -> float:
-        """Of a period that ends in `view` after `change`."""
+        """The cost of a period that ends in `view` after `change`."""
         w = self.weights
         return (
             w.reconfiguration * (change != 0)
@@ -70,7 +70,7 @@ class DecisionProcess:
         return replicas > self.limits.least, True, replicas < self.limits.most
 
     def wish(self, values: Floats, replicas: int, level: int, what: str) -> Wish:
-        """The least-cost action of a row of Q; ties stay. `values` has infinity where an action is not to be taken."""
+        """The cheapest action of a row of Q; on a tie, stay. `values` is infinite for actions that are not allowed."""
         minus, stay, plus = (float(v) for v in values)
         can_shrink, _, can_grow = self.allowed(replicas)
         minus = minus if can_shrink else np.inf

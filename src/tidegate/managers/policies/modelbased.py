@@ -1,6 +1,6 @@
-"""Model-based reinforcement learning: load transitions are counted, the objective's cost is learned, the rest is known.
+"""Model-based reinforcement learning: load transitions and the cost of violations are learned, the rest is known.
 
-The full backup over all states is one matrix product, so it can be repeated after every few periods.
+A full backup over all states is one matrix product, so it can be repeated every few periods.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tidegate.managers.policies.policy import HOLD, OperatorView, Wish
 
 @dataclass(slots=True)
 class LearnedModel:
-    """Counts of level → level, the objective's cost ĉ(k, λ), and Q; several operators alike may share one."""
+    """Counts of level → level, the cost of violations ĉ(k, λ), and Q. Similar operators may share one."""
 
     counts: Floats
     late: Floats
@@ -28,7 +28,7 @@ class LearnedModel:
 
     @classmethod
     def empty(cls, process: DecisionProcess) -> LearnedModel:
-        """`p` starts from the identity. ĉ starts from what needs no learning: more work than replicas is late."""
+        """`p` starts from the identity. ĉ starts with what is known: more work than replicas violates the objective."""
         replicas, levels, _ = process.shape
         work = (np.arange(levels) + 0.5) * process.limits.most / levels
         late = (work[None, :] > np.arange(replicas)[:, None]).astype(float)
@@ -39,7 +39,7 @@ class LearnedModel:
             "counts": self.counts.tolist(),
             "late": self.late.tolist(),
             "seen": self.seen.tolist(),
-            # What is not allowed costs infinitely much, which not everything that stores plain values can write.
+            # Disallowed actions have infinite cost, which not every storage of plain values supports.
             "values": np.where(np.isfinite(self.values), self.values, 0.0).tolist(),
             "watched": self.watched,
         }
@@ -50,7 +50,9 @@ class LearnedModel:
         model = cls(counts, late, seen, values, int(plain["watched"]))
         replicas, levels, _ = process.shape
         if model.values.shape != process.shape or model.late.shape != (replicas, levels):
-            raise InvalidInput(f"a model of shape {model.values.shape}; these limits need {process.shape}: train again")
+            raise InvalidInput(
+                f"the model has shape {model.values.shape}, but these limits need {process.shape}; retrain"
+            )
         model.values[process.limits.least, :, 0] = np.inf
         model.values[process.limits.most, :, 2] = np.inf
         return model
@@ -64,7 +66,7 @@ class ModelBased:
     model: LearnedModel
     least_alpha: float = 0.02
     backup_every: int = 20
-    """Periods between full backups; a learner shared by many operators counts the periods of all."""
+    """Periods between full backups. A learner shared by many operators counts the periods of all of them."""
     _level: int | None = None
     _free_cost: Floats = field(init=False)
 
@@ -86,10 +88,10 @@ class ModelBased:
             self.backup()
 
     def _learn_late(self, replicas: int, level: int, late: float) -> None:
-        """`ĉ ← (1−α)ĉ + α·u`, monotone: more load is never better, at one size; nor is a smaller size, at one load."""
+        """`ĉ ← (1−α)ĉ + α·u`, kept monotone: more load is never better at one size, nor fewer replicas at one load."""
         row, before = self.model.late[replicas], self.model.late[replicas, level]
         self.model.seen[replicas, level] += 1
-        # A mean at first, so that the starting guess is soon forgotten; later a slow memory.
+        # First a mean, so that the initial guess is soon forgotten; later an exponential average.
         alpha = max(self.least_alpha, 1.0 / (1.0 + self.model.seen[replicas, level]))
         after = (1 - alpha) * before + alpha * late
         row[level] = after
@@ -108,7 +110,7 @@ class ModelBased:
         p = self.model.counts / self.model.counts.sum(axis=1, keepdims=True)
         k = np.arange(limits.least, limits.most + 1)
         for _ in range(sweeps):
-            # Reaching k' replicas at level λ, whatever the action was that led there:
+            # The value of reaching k' replicas at level λ, whichever action led there:
             reach = (
                 self._free_cost[k][:, None]
                 + (w.objective * self.model.late[k] + self.process.discount * values[k].min(axis=2)) @ p.T

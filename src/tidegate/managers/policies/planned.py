@@ -1,4 +1,4 @@
-"""Any planner as a local policy: whatever can say how many replicas an operator should have."""
+"""Wraps any planner that says how many replicas an operator should have as a local policy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidegate.managers.policies.policy import HOLD, OperatorLimits, OperatorView
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """Steps towards the size that `size_for` names; a planner that cannot tell answers None and nothing changes.
+    """Steps towards the size that `size_for` returns. If it returns None, nothing changes.
 
     >>> policy = Planned(OperatorLimits(1, 8, 1.0, 800.0), lambda view: view.arrival_rows_per_s / 80, "80 rows/s each")
     >>> policy.propose(OperatorView(2, 400.0, 0.99, 3.0)).change
@@ -22,7 +22,7 @@ class Planned:
     name: str = "planner"
 
     def watch(self, view: OperatorView) -> None:
-        """The planner does its own watching."""
+        """Does nothing: the planner observes by itself."""
 
     def propose(self, view: OperatorView) -> Wish:
         wanted = None if view.settling else self.size_for(view)

@@ -1,4 +1,4 @@
-"""What every local policy is given and what it gives back."""
+"""The input and output of every local policy."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class OperatorView:
     utilisation: float
     """Busy share of its worst instance, 0 to 1."""
     response_s: float
-    """95th percentile of waiting and service over the period."""
+    """95th percentile of waiting plus service time over the period."""
     settling: bool = False
-    """It was reconfigured in this period: response and utilisation say nothing about its size."""
+    """It was reconfigured in this period, so response and utilisation say nothing about its size."""
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorLimits:
-    """What bounds one operator: its size, its share of the objective, and the rate that `most` replicas bear."""
+    """Limits of one operator: its size, its share of the objective, and the rate that `most` replicas can process."""
 
     least: int
     most: int
@@ -31,18 +31,18 @@ class OperatorLimits:
 
     def __post_init__(self) -> None:
         if not 1 <= self.least <= self.most:
-            raise ValueError(f"replicas lie between 1 ≤ least ≤ most, not {self.least} and {self.most}")
+            raise ValueError(f"replicas must satisfy 1 ≤ least ≤ most, not least {self.least} and most {self.most}")
         if not (self.objective_s > 0 and self.full_rate_rows_per_s > 0):
-            raise ValueError("an operator's objective and full rate are positive")
+            raise ValueError("an operator's objective and full rate must be positive")
 
     def demand(self, view: OperatorView) -> float:
-        """Replicas' worth of work that arrives: λ ÷ (rate of one replica)."""
+        """Arriving work in replicas: λ ÷ (rate of one replica)."""
         return view.arrival_rows_per_s * self.most / self.full_rate_rows_per_s
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """The change a policy wants, what it is worth, and what it would want if changes were free."""
+    """The change a policy wants, its value, and what it would want if changes were free."""
 
     change: int
     score: float
@@ -54,21 +54,21 @@ HOLD = Wish(0, 0.0, "hold")
 
 
 class LocalPolicy(Protocol):
-    """Proposes −1, 0 or +1 replicas from what one host can see. It learns as it watches, if it learns at all."""
+    """Proposes −1, 0 or +1 replicas from what one host can see. A learning policy learns in `watch`."""
 
     def watch(self, view: OperatorView) -> None:
-        """Take notice of a period, whatever was done in it."""
+        """Observe a period, whatever was done in it."""
 
     def propose(self, view: OperatorView) -> Wish:
-        """The change wanted now; replicas stay within the limits."""
+        """The change wanted now. Replicas stay within the limits."""
 
 
 def objective_share(objective_s: float, unloaded_s: float, longest_path_s: float) -> float:
-    """An operator's part of the application's objective, `R_slo · R_op ÷ (longest path through it)`.
+    """An operator's share of the application's objective, `R_slo · R_op ÷ (longest path through it)`.
 
     >>> objective_share(4.0, unloaded_s=0.1, longest_path_s=0.4)
     1.0
     """
     if not 0 < unloaded_s <= longest_path_s:
-        raise ValueError("an operator's unloaded time is positive and at most that of its longest path")
+        raise ValueError("an operator's unloaded time must be positive and at most that of its longest path")
     return objective_s * unloaded_s / longest_path_s

@@ -15,24 +15,24 @@ from tidegate.managers.policies.threshold import Threshold
 
 @dataclass(slots=True)
 class Experience:
-    """The table, how often each entry was tried, and the steps taken; several operators alike may share one."""
+    """The table, how often each entry was tried, and the steps taken. Similar operators may share one."""
 
     values: Floats
     tried: Floats
     error: Floats
-    """Standard error of each value, known after a replay."""
+    """Standard error of each value; known after a replay."""
     steps: int = 0
     samples: list[tuple[int, int, int, float, float, int, int]] | None = None
-    """Replicas, level, action, cost, discount, replicas, level: kept for replay while training; None: not kept."""
+    """Replicas, level, action, cost, discount, replicas, level. Kept for replay while training, else None."""
 
     @classmethod
     def empty(cls, process: DecisionProcess) -> Experience:
         return cls(np.zeros(process.shape), np.zeros(process.shape), np.zeros(process.shape))
 
     def replay(self, process: DecisionProcess, enough_tries: int, sweeps: int = 1500) -> None:
-        """Learn every kept sample again and again, an entry from the mean of its samples (experience replay, Lin 1992).
+        """Learn all samples repeatedly, each entry from the mean of its samples (experience replay, Lin 1992).
 
-        This is where ever smaller steps α would end; actions that were hardly ever tried are left out of min Q'.
+        This is the limit of ever smaller steps α. Actions that were hardly tried are excluded from min Q'.
         """
         if not self.samples:
             return
@@ -49,7 +49,7 @@ class Experience:
         values = np.where(known, 0.0, np.inf)
         for _ in range(sweeps):
             best = values.reshape(-1, len(ACTIONS)).min(axis=1)
-            best[np.isinf(best)] = best[np.isfinite(best)].max()  # a state nobody knows is as bad as the worst
+            best[np.isinf(best)] = best[np.isfinite(best)].max()  # an unknown state counts as bad as the worst one
             values = np.where(known, mean_cost + ahead @ best, np.inf)
         squares = np.bincount(entry, (cost + discount * best[state_next]) ** 2, minlength=self.values.size)
         spread = np.sqrt(np.maximum(0.0, squares / np.maximum(count, 1) - np.where(known, values, 0.0) ** 2))
@@ -69,7 +69,7 @@ class Experience:
     def from_plain(cls, plain: dict[str, Any], process: DecisionProcess) -> Experience:
         values, tried, error = (np.array(plain[name], float) for name in ("values", "tried", "error"))
         if values.shape != process.shape or tried.shape != process.shape:
-            raise InvalidInput(f"a Q table of shape {values.shape}; these limits need {process.shape}: train again")
+            raise InvalidInput(f"the Q table has shape {values.shape}, but these limits need {process.shape}; retrain")
         return cls(values, tried, error, int(plain["steps"]))
 
 
@@ -77,9 +77,9 @@ class Experience:
 class QLearning:
     """`Q ← (1−α)Q + α(c + γ min Q')`, ε-greedy while it explores (Watkins 1989; rates of Russo Russo et al.).
 
-    α falls from 1 by 2 % every ten steps to its floor, ε from 1 by 5 % a step to its own.
-    Without exploration an action that was hardly ever tried is not taken: its value is a guess, and a table starts at
-    0, below every cost. Where too little is known to judge what the threshold policy would do, that is done.
+    α falls from 1 by 2 % every ten steps to its floor; ε falls from 1 by 5 % per step to its floor.
+    Without exploration, an action that was hardly tried is not taken: its value is a guess, and a table starts at 0,
+    below every cost. If too little is known to judge the threshold policy's action, that action is taken.
     """
 
     process: DecisionProcess
@@ -91,7 +91,7 @@ class QLearning:
     enough_tries: int = 10
     pause_periods: int = 2
     sure: float = 2.0
-    """Standard errors by which another action has to beat the threshold policy's (after Laroche et al. 2019)."""
+    """Standard errors by which another action must beat the threshold policy's (after Laroche et al. 2019)."""
     fallback: Threshold = field(init=False)
     _before: tuple[int, int] | None = None
     _owed: float = 0.0
@@ -106,20 +106,20 @@ class QLearning:
 
     def watch(self, view: OperatorView) -> None:
         gamma = self.process.discount
-        # The price of a pause is w_rcf; what is late in it is not charged twice, but a queue that outlasts it counts.
+        # A pause costs w_rcf. Violations during the pause are not charged again, but a queue that outlasts it counts.
         paused = view.settling and self._periods < self.pause_periods
         cost = self.process.weights.resources * view.replicas / self.process.limits.most
         self._owed += gamma**self._periods * (cost if paused else self.process.cost(0, view))
         self._periods += 1
         if view.settling:
-            return  # a sample ends when the new size shows itself
+            return  # a sample ends when the new size takes effect
         now = (view.replicas, self.process.level(view.arrival_rows_per_s))
         if self._before is not None:
             self._learn(self._before, now, self._owed, gamma**self._periods)
         self._before, self._owed, self._periods = now, 0.0, 0
 
     def _learn(self, before: tuple[int, int], now: tuple[int, int], cost: float, discount: float) -> None:
-        # A rescue of several replicas at once counts as +1: that is where asking for one led.
+        # A rescue of several replicas at once counts as +1, because requesting one led to it.
         change = min(max(now[0] - before[0], -1), 1)
         cost += self.process.weights.reconfiguration * (change != 0)
         table, entry = self.experience, (*before, change + 1)
@@ -148,7 +148,7 @@ class QLearning:
             simple = self.fallback.propose(view)
             if min(tried[STAY], tried[simple.change + 1]) < self.enough_tries:
                 return simple
-            # Off the simple policy only where that is better by more than chance: the least of noisy values is a lure.
+            # Leave the threshold policy only if the gain exceeds chance: the minimum of noisy values is too optimistic.
             error = self.experience.error[k, level]
             doubt = self.sure * np.hypot(error, error[simple.change + 1])
             doubt[simple.change + 1] = 0.0

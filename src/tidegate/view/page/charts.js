@@ -1,4 +1,4 @@
-// One way to draw lines over time: uPlot with our colours, units, ticks and objective lines.
+// Line charts over time: uPlot with our colours, units, ticks and objective lines.
 
 import { el, fill, number, seconds, tick } from "./format.js";
 
@@ -18,7 +18,7 @@ function faint(name, strength) {
   return `rgba(${parts.join(",")},${strength})`;
 }
 
-// What a chart's selection does: the page sets it.
+// Called when a range is selected in a chart; set by the page.
 let zoom = null;
 export const onZoom = (act) => { zoom = act; };
 
@@ -91,7 +91,7 @@ export function lineChart(holder, { time, columns, lines, unit, band, log = fals
   rest(state.plot);
 }
 
-// The largest value that the axis has to show.
+// The largest value that the axis must show.
 function top(plot, lines, high) {
   if (!lines.some((line) => line.loose) || lines.every((line) => line.loose)) return high;
   let most = 0;
@@ -107,20 +107,20 @@ function select(plot) {
   if (zoom && plot.cursor.sync.key === "tidegate") zoom(...span);
 }
 
-// Without a cursor the legend tells the newest values.
+// Without a cursor, the legend shows the newest values.
 function rest(plot) {
   const last = plot.data[0].length - 1;
   if (last >= 0 && plot.legend.idx !== last) plot.setLegend({ idx: last }, false);
 }
 
-// Not every second has a batch: the legend tells the newest value of the last half minute.
+// Not every second has a batch, so the legend shows the newest value of the last half minute.
 export function newest(column, at) {
   if (at === null || !column) return null;
   for (let place = at; place >= 0 && place > at - 30; place -= 1) if (column[place] !== null) return column[place];
   return null;
 }
 
-// Where nothing was measured there is a gap, not a zero.
+// Missing measurements are drawn as a gap, not as zero.
 function stack(columns) {
   const empty = columns[0].map((_, place) => columns.every((column) => column[place] === null));
   const found = [];
@@ -131,7 +131,7 @@ function stack(columns) {
   return found;
 }
 
-// 1, 2, 5, 10, 20, 50 …: as many as there is room for.
+// 1, 2, 5, 10, 20, 50 …: as many as fit.
 function decades(low, high) {
   const wide = Math.log10(high / low) > 2.2;
   const found = [];

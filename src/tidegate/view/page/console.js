@@ -1,4 +1,4 @@
-// The page: what is chosen, where figures come from, and when they are drawn again.
+// The page: what is selected, where the data comes from, and when it is redrawn.
 
 import { el, fill, clock, percent } from "./format.js";
 import { onZoom } from "./charts.js";
@@ -13,7 +13,7 @@ const embedded = byId("data") ? JSON.parse(byId("data").textContent) : null;
 const state = { journal: null, application: null, range: 900, zoom: null, overview: null, series: null, moments: [], span: [0, 1], stream: null, drawn: 0, token: sessionStorage.getItem("tidegate-token") ?? "" };
 window.tidegate = state; // for tests, and for the curious
 
-// figures
+// data
 
 async function ask(name, parameters = {}) {
   if (embedded) return fromReport(name, parameters);
@@ -30,7 +30,7 @@ function fromReport(name, parameters) {
   const journal = embedded.journals.find((one) => one.overview.journal === parameters.journal) ?? embedded.journals[0];
   if (name.startsWith("decisions/")) {
     const found = journal.decisions[name.slice(10)];
-    if (!found) throw new Error("this report holds the decisions that acted, not every hold");
+    if (!found) throw new Error("this report contains only the decisions that acted");
     return found;
   }
   const found = journal[name];
@@ -72,7 +72,7 @@ function drawAll() {
   drawNotes(state.overview.notes);
 }
 
-// News: single steps are appended to short ranges; long ones are asked for again now and then.
+// News: single steps are appended to short ranges; long ranges are reloaded now and then.
 function takeNews(news) {
   const before = state.overview.last_s;
   state.overview = news.overview;
@@ -195,7 +195,7 @@ async function openMoment(moment) {
   } catch (error) { problem(error); }
 }
 
-// A fleet's folder has a panel of its own. One that has just begun has no journal yet: then nothing else is shown.
+// A fleet's folder has its own panel. A new fleet has no journal yet; then only that panel is shown.
 async function watchFleet() {
   if (embedded) return;
   const answer = await fetch("api/v1/fleet", { headers: state.token ? { authorization: "Bearer " + state.token } : {} });
@@ -245,7 +245,7 @@ async function steer(button) {
   try {
     const response = await fetch("api/v1/steer", { method: "POST", headers: { "content-type": "application/json", authorization: "Bearer " + state.token }, body: JSON.stringify(body) });
     const found = await response.json();
-    answer.textContent = response.ok ? `asked for: ${found.accepted}` : found.error;
+    answer.textContent = response.ok ? `requested: ${found.accepted}` : found.error;
     answer.className = response.ok ? "good-text" : "bad-text";
   } catch (error) { answer.textContent = error.message; answer.className = "bad-text"; }
 }
@@ -290,7 +290,7 @@ for (const dialog of document.querySelectorAll("dialog")) {
   dialog.querySelector(".close").addEventListener("click", () => dialog.close());
   dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
 }
-// Modules run when the document is there.
+// Modules run once the document is loaded.
 if (embedded && embedded.comparison) drawComparison(embedded.comparison);
 if (embedded && !embedded.journals.length) {
   document.documentElement.toggleAttribute("data-bare", true);

@@ -1,4 +1,4 @@
-// Numbers and times as people read them, and elements whose text is always text.
+// Readable numbers and times, and elements whose text is never parsed as HTML.
 
 export function el(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
@@ -61,7 +61,7 @@ export function percent(value, digits = 1) {
 
 const two = (value) => String(value).padStart(2, "0");
 
-// Simulated time begins at 0: it is told as time passed, not as a night in 1970.
+// Simulated time starts at 0, so it is shown as elapsed time, not as a date in 1970.
 export function clock(time, withDate = false) {
   if (time === null || time === undefined) return "–";
   if (time < 1e8) {

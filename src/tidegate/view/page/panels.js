@@ -1,4 +1,4 @@
-// The panels: each takes figures of the API and draws them. Nothing here fetches anything.
+// The panels: each draws data from the API. Nothing here fetches anything.
 
 import { lineChart, newest } from "./charts.js";
 import { bytes, clock, el, fill, number, percent, seconds } from "./format.js";
@@ -63,7 +63,7 @@ function between(low, high, at) {
   return from === null || to === null ? "–" : `${number(from)} to ${number(to)}`;
 }
 
-// How much state there is, and how fast it grows over the range.
+// The amount of state, and how fast it grows over the range.
 function growth(series) {
   const rows = series.columns.state_rows ?? [], held = series.columns.state_bytes ?? [];
   const seen = rows.map((value, place) => [series.time_s[place], value]).filter(([, value]) => value !== null);
@@ -75,7 +75,7 @@ function growth(series) {
   return `${number(last)} rows` + (size ? `, ${bytes(size)}` : "") + `; ${change}`;
 }
 
-// All applications of the journal, those with the least budget first; select one to see its panels.
+// All applications of the journal, least error budget first; select one to see its panels.
 export function drawApplications(applications, chosen, choose) {
   const panel = document.getElementById("panel-applications");
   panel.hidden = applications.length < 2;
@@ -142,7 +142,7 @@ export function drawTimeline(moments, start, end, open) {
   if (!moments.length) fill(list, el("div", { class: "empty" }, "no decisions in this range"));
 }
 
-// Three things can hold an operator back. Each has a colour of its own scale, and says its value.
+// Three things can limit an operator. Each has its own colour scale and shows its value.
 function heat(name, value, text, warm, hot) {
   const kind = value === null || value === undefined ? "" : value > hot ? "hot" : value > warm ? "warm" : "cool";
   return el("span", { class: "heat " + kind }, el("small", {}, name), text);
@@ -158,7 +158,7 @@ export function drawOperators(operators, now) {
     const marks = [heat("load", one.load, percent(one.load, 0), 0.6, 0.85)];
     if (one.skew !== null) marks.push(heat("skew", one.skew, "× " + number(one.skew, 2), 1.5, 3));
     if (one.state_rows && gap !== null) marks.push(heat("watermark", gap / allowed, "−" + seconds(gap), 2, 10));
-    const facts = [["rows in", rate(one.rows_in_per_s)], ["capacity", rate(one.capacity_rows_per_s)], ["cost of a row", seconds(one.row_s)], ["tasks", number(one.parallelism)]];
+    const facts = [["rows in", rate(one.rows_in_per_s)], ["capacity", rate(one.capacity_rows_per_s)], ["cost per row", seconds(one.row_s)], ["tasks", number(one.parallelism)]];
     if (one.communication > 0.005) facts.push(["exchange", percent(one.communication)]);
     if (one.state_rows) facts.push(["state", number(one.state_rows) + " rows"]);
     if (one.state_bytes) facts.push(["state size", bytes(one.state_bytes)]);
@@ -171,7 +171,7 @@ export function drawOperators(operators, now) {
 export function drawClasses(classes) {
   if (!classes.length) { fill(bodyOf("classes"), el("div", { class: "empty" }, "the policy has no classes")); return; }
   const shares = classes.filter((one) => one.share !== null);
-  const table = el("div", { class: "scroll" }, el("table", {}, el("tr", {}, ["class", "objective", "rows", "over it", "this window", "allowed", "worst p99"].map((head) => el("th", {}, head))),
+  const table = el("div", { class: "scroll" }, el("table", {}, el("tr", {}, ["class", "objective", "rows", "violations", "this window", "allowed", "worst p99"].map((head) => el("th", {}, head))),
     classes.map((one) => el("tr", {}, [one.name, seconds(one.latency_s), number(one.rows), percent(one.late_share), percent(one.window_share), percent(one.bound), seconds(one.worst_p99_s)].map((cell) => el("td", {}, cell))))));
   const bars = shares.length ? [el("p", { class: "hint" }, "shares of the slots"), el("div", { class: "bars" }, shares.map((one) => bar(one.name, one.share, percent(one.share))))] : [];
   fill(bodyOf("classes"), table, ...bars);
@@ -187,10 +187,10 @@ export function drawCost(cost, pool) {
   const rows = [bar("Tidegate", cost.money / most, say(cost.money))];
   if (cost.fixed_money !== null) rows.push(bar(`${cost.fixed_executors} fixed`, cost.fixed_money / most, say(cost.fixed_money), true));
   const plural = cost.fixed_executors === 1 ? "executor" : "executors";
-  const saved = cost.saved === null ? "The need was not worked out in this range, so there is nothing to compare with."
+  const saved = cost.saved === null ? "The needed size is unknown in this range, so there is no comparison."
     : `${percent(Math.abs(cost.saved))} ${cost.saved >= 0 ? "less" : "more"} than ${cost.fixed_executors} ${plural} all the time.`;
   const short = pool && pool.most !== null && cost.fixed_executors > pool.most ? el("p", { class: "bad-text" }, `The busiest minute needs ${cost.fixed_executors} executors; the policy allows ${pool.most}.`) : null;
-  const price = priced ? `, at ${number(cost.price_per_hour)} an hour` : "; set executors.price_per_hour to see money";
+  const price = priced ? `, at ${number(cost.price_per_hour)} per hour` : "; set executors.price_per_hour to see money";
   fill(bodyOf("cost"), el("div", { class: "bars" }, rows), short ?? el("p", {}, saved), el("p", { class: "hint" }, `${number(cost.executor_hours)} executor-hours in ${seconds(cost.hours * 3600)}${price}`));
 }
 
@@ -200,7 +200,7 @@ export function drawLag(lag) {
   fill(bodyOf("lag"), el("div", { class: "list" }, el("div", { class: "bars" }, lag.map((one) => bar(one.partition, one.rows / most, number(one.rows))))));
 }
 
-// Rows of plain values as a table: the columns are the keys that some row has a value for.
+// Rows of plain values as a table. The columns are the keys for which some row has a value.
 function plainTable(title, rows, leave = []) {
   const shown = (value) => (value === null || value === undefined || value === "" ? "–" : typeof value === "number" ? number(value) : typeof value === "object" ? Object.entries(value).map(([key, one]) => `${key} ${one}`).join(", ") || "–" : String(value));
   const keys = [...new Set(rows.flatMap((row) => Object.keys(row)))].filter((key) => !leave.includes(key) && rows.some((row) => shown(row[key]) !== "–"));
@@ -212,7 +212,7 @@ function plainTable(title, rows, leave = []) {
 export function drawFleet(fleet) {
   const panel = document.getElementById("panel-fleet"), ago = fleet.centre.last_step_s_ago;
   panel.hidden = false;
-  panel.querySelector(".hint").textContent = fleet.centre.pid === null ? "the centre is away; hosts go on by themselves" : "the centre runs" + (ago === null || ago === undefined ? "" : `, last step ${seconds(ago)} ago`);
+  panel.querySelector(".hint").textContent = fleet.centre.pid === null ? "no centre is running; hosts go on by themselves" : "the centre is running" + (ago === null || ago === undefined ? "" : `, last step ${seconds(ago)} ago`);
   fill(panel.querySelector(".body"), plainTable("Regions", fleet.regions), plainTable("Hosts", fleet.hosts, ["pid"]), plainTable("Applications", fleet.applications, ["running_on", "lease_holder"]),
     fleet.events.length ? [el("h3", {}, "Events"), el("div", { class: "list" }, [...fleet.events].reverse().map((event) => el("div", {}, el("time", {}, seconds(event.s_ago) + " ago"), el("b", {}, event.event), `${event.subject} ${event.text}`)))] : []);
 }
@@ -236,11 +236,11 @@ export function drawDetail(detail, last) {
     el("p", { class: "hint" }, `${clock(detail.time_s, true)}, step ${decision.step}`),
     ...section("Reasons", list(decision.reasons.map((reason) => reason.text))),
     ...section("Held back", list(decision.held.map((held) => `${held.guard}: ${held.reason.text}`))),
-    ...section("What the world answered", list(outcomes.map((one, place) => `${decision.action_texts[place] ?? one.action.kind}: ${one.outcome}${one.note ? " (" + one.note + ")" : ""}`))),
+    ...section("Receipt", list(outcomes.map((one, place) => `${decision.action_texts[place] ?? one.action.kind}: ${one.outcome}${one.note ? " (" + one.note + ")" : ""}`))),
     ...section("Prediction and outcome", rows.length ? [el("div", { class: "scroll" }, el("table", {}, el("tr", {}, ["application", "p99 predicted", "measured", "over the objective", "measured", "due"].map((head) => el("th", {}, head))), rows.map((row) => el("tr", {}, row.map((cell) => el("td", {}, cell))))))] : []),
     ...section("Advice", list(decision.advice.map((one) => one.reason.text))),
     ...section("Not trusted", list(decision.assessments.filter((one) => !one.usable && one.reason).map((one) => `${one.application}: ${one.reason.text}`))),
-    ...section("Abnormal samples set aside", list(decision.set_aside.map((reason) => reason.text))));
+    ...section("Abnormal samples excluded from learning", list(decision.set_aside.map((reason) => reason.text))));
   const dialog = document.getElementById("detail");
   if (!dialog.open) dialog.showModal();
 }

@@ -1,4 +1,4 @@
-// Points by two figures, the lower one the better: a linear x axis, a logarithmic y axis, a name beside each point.
+// Points of two metrics, lower is better: a linear x axis, a logarithmic y axis, a name beside each point.
 
 import { fill, number } from "./format.js";
 
@@ -43,7 +43,7 @@ export function drawPlane(part, holder) {
   for (const one of [...part.points].sort((a, b) => y(a.y) - y(b.y))) {
     const size = one.large ? 8 : 5.5, at = [x(one.x), y(one.y)];
     root.append(svg("circle", { cx: at[0], cy: at[1], r: size, class: `dot ${one.colour}${one.hollow ? " hollow" : ""}` }));
-    let line = at[1] + 4; // names that would lie on each other move down
+    let line = at[1] + 4; // move names down that would overlap
     while (taken.some(([left, down]) => Math.abs(left - at[0]) < 110 && Math.abs(down - line) < 13)) line += 13;
     taken.push([at[0], line]);
     root.append(svg("text", { x: at[0] + size + 5, y: line, class: one.large ? "name strong" : "name" }, one.label));
