@@ -22,12 +22,14 @@ from tidegate.domain import (
     FleetApplication,
     FleetHost,
     FleetSample,
+    Held,
     HostState,
     LatencySample,
     MoveApplication,
     Observation,
     OperatorSample,
     Outcome,
+    Reason,
     Receipt,
     RemoveHost,
     Request,
@@ -186,6 +188,14 @@ def test_a_crowded_application_asks_for_another_host() -> None:
     assert request.action == MoveApplication("words", None)
     assert request.urgent
     assert "no free slot" in request.reason
+
+
+def test_a_request_carries_the_reason_of_its_own_application() -> None:
+    reasons = (Reason("crowded", "app-10 has no free slot"), Reason("crowded", "app-1 has no free slot"))
+    held = (Held("centre", MoveApplication("app-1", None), Reason("centre", "the centre decides")),)
+    decision = Decision(1, 0.0, (), held, reasons)
+    (request,) = requests_of(decision, "east-1")
+    assert request.reason == "app-1 has no free slot"
 
 
 def test_a_move_goes_where_there_is_room_and_nowhere_else() -> None:

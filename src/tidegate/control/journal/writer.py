@@ -91,9 +91,7 @@ class SqliteJournal:
         self._sealer: threading.Thread | None = None
         try:
             self._open(_OPEN_WAIT_S)
-        except (sqlite3.Error, OSError) as error:
-            raise InvalidInput(f"store {self.path}: cannot be used ({error}); give another path") from None
-        except InvalidInput as error:
+        except (sqlite3.Error, OSError, InvalidInput) as error:
             raise InvalidInput(f"store {self.path}: cannot be used ({error}); give another path") from None
 
     # recording

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 
 from tidegate.domain import (
@@ -153,8 +154,13 @@ def _why(action: Action, reasons: tuple[Reason, ...]) -> str:
             words = (application, operator)
         case _:
             words = (str(getattr(action, "application", "")),)
-    told = [reason for reason in reasons if all(word in reason.text for word in words)]
+    told = [reason for reason in reasons if all(_mentions(reason.text, word) for word in words)]
     return next((reason.text for reason in sorted(told, key=lambda one: one.code.startswith("hold"))), "")
+
+
+def _mentions(text: str, name: str) -> bool:
+    """Is the whole name in the text? `app-1` is not mentioned by a text about `app-10`."""
+    return re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text) is not None
 
 
 def _key(application: str, operator: str) -> str:

@@ -90,7 +90,8 @@ class RegionSizes(Proposer):
         if not count or self._now_s < self.memory.not_before_s.get(region, float("-inf")):
             return []
         if missing:
-            reason = Reason("least-hosts", f"{region} has {here} hosts, and its minimum is {least}")
+            more = f"; {len(asked)} more are requested" if len(asked) > missing else ""
+            reason = Reason("least-hosts", f"{region} has {here} hosts, and its minimum is {least}{more}")
         else:
             why = f": {asked[0].reason}" if asked[0].reason else ""
             reason = Reason("asked", f"{region} has {here} hosts and requests {len(asked)} more{why}")
