@@ -57,7 +57,7 @@ class Verdict:
     kind: str | None
     reconfigurations: int
     late_share: float
-    """Share of rows over the objective in the last minute."""
+    """Share of rows over the objective in the last `_JUDGED_S` seconds."""
 
     @property
     def kept(self) -> bool:

@@ -60,7 +60,7 @@ def draw_sensitivity(document: Mapping[str, Any], path: Path) -> Path:
             points = document[kind]
             name = "independent errors" if kind == "errors" else "the same error for all"
             axis.plot([100 * p["error"] for p in points], [p[key] for p in points], "o-", color=colour, label=name)
-        axis.axhline(document["reactive"][key], color="#b03030", linestyle="--", label="no forecast (last value)")
+        axis.axhline(document["reactive"][key], color="#b03030", linestyle="--", label="no forecast (recent trend)")
         axis.set(xlabel="mean absolute error of the forecast (%)", ylabel=label, ylim=(0, None))
         axis.grid(alpha=0.25)
     axes[0].legend(fontsize=8)

@@ -34,7 +34,7 @@ def sensitivity_table(document: Mapping[str, Any]) -> Table:
     table = Table("forecast", "p99", "p99 change", "violations", "change, points", title="against a perfect forecast")
     rows = [(f"error {each['error']:.0%}", each) for each in document["errors"]]
     rows += [(f"error {each['error']:.0%}, all alike", each) for each in document["common"] if each["error"]]
-    rows += [("none (last value)", document["reactive"]), ("online ARIMA", document["arima"])]
+    rows += [("none (recent trend)", document["reactive"]), ("the forecaster in use", document["arima"])]
     for name, each in rows:
         table.add_row(
             name,
