@@ -1,8 +1,10 @@
 """The centre of a large fleet: one step with 1 000 hosts, 50 regions and 20 000 applications, on one core.
 
-The centre is the live code, from the wire's frames to the journal and the book on disk; the agents behind the wire are
-made up and their time is not counted. Prints the seconds of a step, messages and bytes per second, and how long a lost
-region takes to be placed. Run: python benchmarks/centre.py
+The centre is the production code, from network frames to the journal and the registry on disk. The agents are
+simulated,
+and their time is not counted. Prints the seconds per step, messages and bytes per second, and how long it takes to
+place
+the applications of a lost region. Run: python benchmarks/centre.py
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ SLOTS = 16
 
 
 class Clock:
-    """Moves on by the poll interval with every step."""
+    """Advances by the poll interval with every step."""
 
     now_s = 1.8e9
 
@@ -46,7 +48,7 @@ class Clock:
 
 
 class Agents:
-    """All agents of the fleet: they run what they are told to run, and a few of them ask for something."""
+    """All agents of the fleet: they run the assigned applications, and a few of them send requests."""
 
     def __init__(self, asking: float) -> None:
         self.cards: dict[tuple[str, int], HostCard] = {}
@@ -95,7 +97,7 @@ class Agents:
 
 
 class Way:
-    """To one agent."""
+    """The connection to one agent."""
 
     def __init__(self, agents: Agents, address: tuple[str, int]) -> None:
         self._agents, self._address = agents, address
@@ -108,13 +110,13 @@ class Way:
 
 
 class Wire:
-    """One after the other: what is measured is one core."""
+    """Sequential connections, because one core is measured."""
 
     def __init__(self, agents: Agents) -> None:
         self._agents = agents
 
     def listen(self, answer: Answer) -> Listener:
-        raise RuntimeError("nobody calls the centre here")
+        raise RuntimeError("the centre accepts no connections")
 
     def peer(self, address: tuple[str, int]) -> Peer:
         return Way(self._agents, tuple(address))  # type: ignore[arg-type]
@@ -124,7 +126,7 @@ class Wire:
 
 
 class NoProvider:
-    """Nothing is started here: the hosts are there."""
+    """Starts nothing: the hosts already exist."""
 
     def start(self, host: HostSpec) -> str:
         return host.name
@@ -140,7 +142,7 @@ class NoProvider:
 
 
 class Fleet:
-    """The fleet, with its centre; `step` is one of the centre's, in seconds of one core."""
+    """The fleet with its centre; `step` runs one step of the centre and returns its CPU seconds."""
 
     def __init__(self, root: Path, hosts: int, regions: int, applications: int, asking: float) -> None:
         self.clock = Clock()

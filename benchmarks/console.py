@@ -1,9 +1,9 @@
-"""The console measured: how long a week takes to show, and what ten viewers cost the process that steers.
+"""Console benchmark: the time to show a week, and the cost of ten viewers for the controlling process.
 
     python benchmarks/console.py [--seconds N]
 
-The week is one real ten-minute block of four applications, repeated with later times. The viewers are another process;
-the control loop, the journal and the server run here, as they do in a driver. Prints JSON.
+The week is one real ten-minute block of four applications, repeated with later times. The viewers run in
+another process; the control loop, the journal and the server run here, as in a driver. Prints JSON.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ sys.stdin.read()
 
 
 class _RealTime:
-    """A simulated cluster whose time is the clock on the wall."""
+    """A simulated cluster that runs in real time."""
 
     def __init__(self) -> None:
         operators = (
@@ -76,7 +76,7 @@ class _RealTime:
 
 
 def week(folder: Path) -> Path:
-    """A journal of seven days, a step a second."""
+    """Write a journal of seven days, with one step per second."""
     world, path = _RealTime(), folder / "week.db"
     journal, controller = SqliteJournal(path), Controller(Policy())
     for second in range(_BLOCK_S + 2):
@@ -104,7 +104,7 @@ def week(folder: Path) -> Path:
 
 
 def loading(path: Path) -> dict[str, Any]:
-    """Opening the journal, and everything that the page asks for when it shows seven days."""
+    """Open the journal and make all requests of the page for seven days."""
     began_s, cpu_s = time.monotonic(), time.process_time()
     server = Console([path], ConsoleRule(port=0))
     opened_s = time.monotonic()
@@ -126,7 +126,7 @@ def loading(path: Path) -> dict[str, Any]:
 
 
 def watching(folder: Path, seconds: float) -> dict[str, Any]:
-    """Share of a core that this process needs without a server, with it, and with ten viewers."""
+    """Return the share of a core that this process uses without a server, with it, and with ten viewers."""
     journal, clock = SqliteJournal(folder / "live.db"), WallClock()
     runner = Runner(_RealTime(), Controller(Policy()), clock, journal, journal)
     thread = threading.Thread(target=runner.run, daemon=True)

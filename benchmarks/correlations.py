@@ -1,9 +1,10 @@
-"""Ten million samples of forty metrics correlated on Spark inside a laptop's memory, and checked against memory.
+"""Correlates ten million samples of forty metrics on Spark within a laptop's memory, and checks against in-memory
+results.
 
     python benchmarks/correlations.py [--rows N] [--metrics M] [--memory-gb G]
 
-The data are made by Spark as they are read: a hidden factor and noise in every column. On a sample of 50 000 rows both
-engines compute everything, and the largest difference is printed.
+Spark generates the data on the fly: a hidden factor and noise in every column. On a sample of 50 000 rows both engines
+compute everything, and the largest difference is printed.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from tidegate.history import MetricTable
 
 
 class MostMemory:
-    """The most memory that this process, the JVM and its Python workers held together, shared pages counted once."""
+    """Peak memory of this process, the JVM and its Python workers together, counting shared pages once."""
 
     def __init__(self) -> None:
         self.most_bytes = 0
@@ -51,7 +52,7 @@ class MostMemory:
                 try:
                     held += process.memory_full_info().pss
                 except psutil.Error:
-                    continue  # it has ended meanwhile
+                    continue  # it has ended in the meantime
             self.most_bytes = max(self.most_bytes, held)
 
 

@@ -1,11 +1,11 @@
-"""A simulated day of one query under the live controller: one step a second, all of it included.
+"""A simulated day of one query under the live controller, with one step per second.
 
     python benchmarks/day.py                    a whole day
     python benchmarks/day.py --seconds 3600     an hour of it
 
-The world, observing, deciding, converging and saving what was learned are all counted; the journal is kept in memory.
-Prints JSON: seconds of CPU and on the clock, milliseconds of CPU a step, the share of time that is the simulated
-world's own, and the steps in which candidates were rolled out.
+The time includes the simulator, observing, deciding, converging and saving knowledge. The journal is kept in memory.
+Prints JSON: CPU and wall-clock seconds, CPU milliseconds per step, the simulator's share of the time, and the steps in
+which candidates were rolled out.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DAY_S = 86_400
 
 
 class LastStep(MemoryJournal):
-    """Keeps the newest step alone: a day of them would measure the memory instead."""
+    """Keeps only the newest step, so that memory does not affect the measurement."""
 
     def record(self, *step: Any) -> None:
         super().record(*step)
@@ -54,7 +54,7 @@ def run(seconds: int) -> dict[str, Any]:
     world_s, rolled_out = 0.0, 0
     wall_s, cpu_s = time.perf_counter(), time.process_time()
     for second in range(seconds):
-        began_s = time.perf_counter()  # asking for CPU time is a system call, and would cost as much as the world
+        began_s = time.perf_counter()  # reading the CPU time is a system call and would cost as much as the simulator
         cluster.advance_to(float(second))
         world_s += time.perf_counter() - began_s
         decision = runner.tick()
@@ -75,7 +75,7 @@ def run(seconds: int) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=int, default=DAY_S, help="how much of the day (default: all of it)")
+    parser.add_argument("--seconds", type=int, default=DAY_S, help="length of the run (default: a whole day)")
     print(json.dumps(run(parser.parse_args().seconds), indent=2))
 
 

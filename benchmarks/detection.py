@@ -1,11 +1,11 @@
-"""Detection measured: NAB's score by profile and by family, cross-validated, and samples per second; with a baseline.
+"""Detection benchmark: NAB scores by profile and family, cross-validated, and samples per second, with a baseline.
 
     python benchmarks/detection.py [--data DIR]
 
 The corpus is read from DIR/nab; DIR is by default $TIDEGATE_DATA, else ../shared/data beside the repository.
-`fixed` is the shipped threshold. `best` is chosen by NAB's own optimiser, which sees the labels of the series it
-scores. `cross-validated` is chosen so on every second series and scored on the others, both ways round. The surprise
-detector's alarms depend on its threshold (they tire), so every candidate is walked anew. All in one run.
+`fixed` is the default threshold. `best` is chosen by NAB's own optimiser, which sees the labels of the series it
+scores. `cross-validated` is chosen in the same way on every second series and scored on the others, and vice versa. The
+surprise detector's bar depends on earlier alarms, so the series are processed again for every candidate threshold.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def measured(
     corpus: Sequence[LabelledSeries],
     profiles: dict[str, Profile],
 ) -> dict[str, Any]:
-    """All figures of one detector."""
+    """Return all figures of one detector."""
     make().walk(corpus[0].values)  # compiles
     began_s = time.process_time()
     fixed = walk_corpus(corpus, make)
@@ -103,7 +103,8 @@ def measured(
 def chosen(
     corpus: Sequence[LabelledSeries], by_candidate: Sequence[tuple[float, Sequence[Floats]]], profile: Profile
 ) -> dict[str, float]:
-    """The best threshold's figure, and what each half of the corpus gets with the threshold chosen on the other."""
+    """Return the score of the best threshold, and that of each half of the corpus with the threshold chosen on the
+    other."""
     everything = range(len(corpus))
     halves = (everything[::2], everything[1::2])
 
@@ -125,7 +126,7 @@ def chosen(
 def figure_of(
     corpus: Sequence[LabelledSeries], scores: Sequence[Floats], of: Sequence[int], threshold: float, profile: Profile
 ) -> float:
-    """NAB's figure over some of the series."""
+    """Return NAB's score over some of the series."""
     return corpus_score([corpus[at] for at in of], [scores[at] for at in of], threshold, profile)
 
 

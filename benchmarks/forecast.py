@@ -1,9 +1,9 @@
-"""How good and how fast the forecasts are: against last value, seasonal naive and River's SNARIMAX, in one run.
+"""Forecast benchmark: accuracy and speed against last value, seasonal naive and River's SNARIMAX, in one run.
 
-Every series is walked online; forecasts made in its first tenth do not count. NRMSE is the root mean squared error ÷
-the standard deviation of the values, over the same rows for all. SNARIMAX is given its best chance: of several orders
-the one that turns out best on the series itself is reported, and its forecasts are kept within the range seen so far,
-because they can diverge. Seasonal naive falls back to the last value while its season has not been seen.
+Every series is processed online; forecasts made in its first tenth do not count. NRMSE is the root mean squared error ÷
+the standard deviation of the values, over the same rows for all. For SNARIMAX the best of several
+orders on the series itself is reported, and its forecasts are clipped to the range seen so far, because they can
+diverge. Seasonal naive falls back to the last value while its season has not been seen.
 
     python benchmarks/forecast.py --horizons 1 12
     python benchmarks/forecast.py --speed-only
@@ -32,7 +32,7 @@ from tidegate.evaluate.forecast.walk import score, walk
 
 Floats = NDArray[np.float64]
 DEFAULT_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
-MINUTES_KEPT = 12_000  # of the one series with 57 740 rows: the last eight days, or SNARIMAX takes all the time
+MINUTES_KEPT = 12_000  # only the last eight days of the series with 57 740 rows, because SNARIMAX is slow
 SNARIMAX_ORDERS: tuple[
     tuple[dict[str, int], float], ...
 ] = (  # and the learning rate of its regression; River's is 0.01
@@ -52,7 +52,7 @@ def all_series(data: Path) -> dict[str, Series]:
 
 
 def naive(values: Floats, horizon: int, season: int) -> Floats:
-    """The value one season before the target, the newest that is known; else the last value. Made at each row."""
+    """Return, for each row, the newest known value a whole number of seasons before the target, else the last value."""
     at = np.arange(len(values)) + horizon - season * -(-horizon // season)
     return np.where(at >= 0, values[np.maximum(at, 0)], values)
 
@@ -109,9 +109,9 @@ def quality(series: dict[str, Series], horizons: list[int], with_river: bool) ->
 
 
 def speed(streams: int, samples: int = 400, groups: int = 10) -> None:
-    """Milliseconds of CPU to update and forecast the tenth of the streams that has a sample in a step, late in a run.
+    """Print the CPU milliseconds to update and forecast the tenth of the streams that has a sample in a step.
 
-    Beside it a pass over an array of the same machine at the same time, as a unit that other work slows down alike.
+    A pass over an array on the same machine at the same time serves as a unit that other load slows down equally.
     """
     rng = np.random.default_rng(1)
     periods = rng.integers(20, 60, streams)
@@ -157,7 +157,7 @@ def main() -> None:
     parser.add_argument("--horizons", type=int, nargs="+", default=[1, 12])
     parser.add_argument("--streams", type=int, default=4000)
     parser.add_argument("--speed-only", action="store_true")
-    parser.add_argument("--no-river", action="store_true", help="leave SNARIMAX out: it takes most of the time")
+    parser.add_argument("--no-river", action="store_true", help="skip SNARIMAX, which takes most of the time")
     options = parser.parse_args()
     if options.speed_only:
         speed(options.streams)

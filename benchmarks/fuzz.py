@@ -1,11 +1,11 @@
-"""Everything that comes in from outside, fuzzed with coverage as the guide: no crash, no hang, no memory without end.
+"""Coverage-guided fuzzing of all external inputs: no crash, no hang, no unbounded memory.
 
     pip install atheris        # for CPython 3.11 to 3.13; not among the project's own dependencies
     python benchmarks/fuzz.py [--seconds N] [--only policy,journal] [--out DIR]
 
-Each target starts from a few valid inputs. An error is fine if it is of the kind that the caller turns into one line;
-anything else, an input that takes longer than ten seconds, or a gigabyte of memory ends the target, and the input is
-kept in --out (default: out/fuzz). Prints JSON; exit code 1 where something was found.
+Each target starts from a few valid inputs. Errors that the caller reports in one line are allowed. Any other error, an
+input that takes longer than ten seconds, or a gigabyte of memory ends the target, and the input is kept in --out
+(default: out/fuzz). Prints JSON. The exit code is 1 if something was found.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _LONGEST_INPUT_S, _MOST_MEGABYTES, _MOST_BYTES = 10, 1024, 8192
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One way in."""
+    """One external input."""
 
     read: Callable[[bytes], object]
     refusals: tuple[type[Exception], ...]
-    """What the reader may raise: its caller knows how to show these."""
+    """Errors that the reader may raise and its caller handles."""
     seeds: tuple[bytes, ...]
 
 
@@ -77,12 +77,12 @@ def _targets(folder: Path) -> dict[str, Target]:
         read_trace.__wrapped__(str(path), "load", None, 60.0, "error", 0, None)
 
     def greeting(data: bytes) -> None:
-        """What somebody says who may not even know the token."""
+        """A handshake from a peer that may not know the token."""
         with _wires(data) as near:
             welcome(near, b"t" * 32, limit_s=1.0)
 
     def frame(data: bytes) -> None:
-        """A body with a valid signature: from a member, who may be out of order all the same."""
+        """A body with a valid signature, from a member that may still misbehave."""
         text = data.decode("latin-1")
         signed = Channel(socket.socket(), b"k" * 32, "client", "server")._mac("client", 0, text)
         body = json.dumps({"body": text, "mac": signed}).encode()
@@ -128,7 +128,7 @@ def _text(data: bytes) -> str:
 
 @contextlib.contextmanager
 def _wires(said: bytes) -> Any:
-    """A connection whose other side has said this and hung up."""
+    """Return a connection whose peer has sent these bytes and closed."""
     near, far = socket.socketpair()
     with near, far:
         far.sendall(said)
@@ -137,7 +137,7 @@ def _wires(said: bytes) -> Any:
 
 
 def _fuzz_one(name: str, corpus: Path, flags: list[str]) -> None:
-    """In a process of its own: the fuzzer ends it."""
+    """Fuzz in a separate process, which the fuzzer ends."""
     import atheris
 
     with atheris.instrument_imports(include=["tidegate"]):
@@ -154,7 +154,7 @@ def _fuzz_one(name: str, corpus: Path, flags: list[str]) -> None:
 
 
 def _fuzz(name: str, seconds: int, out: Path) -> dict[str, Any]:
-    """Fuzz one target for a time; what came of it."""
+    """Fuzz one target for some time and return the result."""
     flags = [
         f"-max_total_time={seconds}", f"-timeout={_LONGEST_INPUT_S}", f"-rss_limit_mb={_MOST_MEGABYTES}",
         f"-artifact_prefix={out / name}-", f"-max_len={_MOST_BYTES if name != 'journal' else 1 << 20}",

@@ -1,9 +1,9 @@
-"""Bottleneck identification measured: random applications with one planted bottleneck, and balanced ones.
+"""Bottleneck identification: random applications with one planted bottleneck, and balanced ones.
 
     python benchmarks/identification.py [--cases N] [--seed FIRST]
 
 Prints how often the journal names the right operator and the right kind, how often balanced applications are left
-alone, and how many reconfigurations it took until the objective was kept. The planner's constants were chosen on seeds
+alone, and how many reconfigurations it took until the objective was met. The planner's constants were chosen on seeds
 below 1000; the default begins at 20000.
 """
 

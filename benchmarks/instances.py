@@ -1,10 +1,11 @@
-"""Instance scheduling measured against the default assignment that it replaces.
+"""Instance scheduling compared with the default assignment that it replaces.
 
     python benchmarks/instances.py [--hosts N] [--applications N]
 
 A cluster runs WordCounts (source → split → count); a third of them get more tasks, and a host is lost and replaced.
-Printed are, for both and as ratios ours ÷ default: the CPU time that it takes to assign, the instances that move to
-another slot, the pairs of a task and its feeder of the same number that are on different hosts; and the fullest slot.
+Prints for both, and as ratios ours ÷ default: the CPU time to assign, the instances that move to another slot, the
+pairs
+of a task and its feeder of the same number on different hosts, and the fullest slot.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _OPERATORS = ("source", "split", "count")
 
 
 def main() -> None:
-    """Build the cluster, change it, and let both schedulers answer."""
+    """Build the cluster, change it, and run both schedulers."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hosts", type=int, default=25)
     parser.add_argument("--applications", type=int, default=12)
@@ -65,7 +66,7 @@ def _grown(application: Wanted, number: int) -> Wanted:
 
 
 def _best_s(*assign: Callable[[], Assignment]) -> list[float]:
-    """The best time of each; they take turns, so that a processor that changes its pace does so for all of them."""
+    """Return the best time of each. They take turns, so that changes in CPU speed affect all of them."""
     best_s = [float("inf")] * len(assign)
     for _ in range(_ROUNDS):
         for place, one in enumerate(assign):

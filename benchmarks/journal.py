@@ -1,10 +1,10 @@
-"""The journal measured: what a step costs to keep, to record and to read.
+"""Journal benchmark: the cost to store, record and read a step.
 
     python benchmarks/journal.py [--seconds N] [--seed N]
 
 Four applications with a trigger of one second, three operators each, are simulated with Poisson arrivals and noise and
 controlled once a second. The simulator gives the operators of a batch one common noise; `jitter` adds 5 % of noise to
-every time of every operator by itself, which no predictor can know, and is the hardest case. Prints JSON.
+every time of every operator independently, which cannot be predicted and is the hardest case. Prints JSON.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def measure(steps: list[Step]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure with operators, without them, and with noise of their own."""
+    """Measure with operators, without them, and with independent noise."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=int, default=3700, help="of simulated time; blocks hold 600")
     parser.add_argument("--seed", type=int, default=1)

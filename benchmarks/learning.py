@@ -1,12 +1,12 @@
-"""Online learning measured: latency three batches ahead against repeating the last value, and recovery after a drift.
+"""Online learning benchmark: latency three batches ahead against repeating the last value, and recovery after a drift.
 
     python benchmarks/learning.py [--runs N] [--first SEED] [--seconds S] [--without-news]
     python benchmarks/learning.py --live out/learning.db [--first SEED] [--seconds S]   # a run on Spark, recorded
     python benchmarks/learning.py --journal out/learning.db …                           # learn from such runs
 
 Runs are recorded in the simulator: a sinusoidal load with Poisson arrivals and bursts, all drawn at random from the
-seed, on a fixed pool that bursts may overload. The source tells how many rows have arrived, as Tidegate's own does on
-Spark; `--without-news` leaves that out, as for sources that do not tell.
+seed, on a fixed pool that bursts may overload. The source reports how many rows have arrived, as
+Tidegate's own does on Spark. `--without-news` omits that, as for sources that do not report it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ HORIZON = 3
 
 
 def random_load(seed: int, seconds: float) -> LoadProfile:
-    """A swing and one to three bursts, in shares of what the pool can bear."""
+    """Return a sinusoid with one to three bursts, relative to the pool's capacity."""
     rng = np.random.default_rng(seed)
     bearable = SLOTS / ROW_S
     base = rng.uniform(0.35, 0.6) * bearable
@@ -67,7 +67,7 @@ def recorded(load: LoadProfile, seconds: float, seed: int, slowdown: float = 1.0
 
 
 def record_live(path: Path, load: LoadProfile, seconds: float) -> None:
-    """A run on Spark with nobody steering: the pool is fixed, and bursts may overload it."""
+    """Record a run on Spark without control: the pool is fixed, and bursts may overload it."""
     from tidegate.adapters.spark.attach import attach
     from tidegate.adapters.spark.embedded import embedded_session
     from tidegate.workloads.wordcount import WordCount
@@ -98,12 +98,12 @@ def learn_from(path: Path) -> None:
 
 
 def without_arrivals(seen: Observation) -> Observation:
-    """An observation of sources that do not tell what has arrived."""
+    """Return the observation without reports of arrivals."""
     return replace(seen, applications=tuple(replace(sample, arrival=None) for sample in seen.applications))
 
 
 def joined(first: MetricTable, second: MetricTable) -> MetricTable:
-    """One history after the other."""
+    """Concatenate two histories."""
     shift_s = first.times_s[-1] + 1.0
     return MetricTable(
         first.application,

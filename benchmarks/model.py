@@ -1,13 +1,13 @@
-"""The controller's model against the simulator, which shares nothing with it: predicted and measured latency.
+"""The controller's model compared with the simulator, which shares no code with it: predicted and measured latency.
 
     python benchmarks/model.py              every configuration, as a table
     python benchmarks/model.py --markdown   the same for the documentation
-    python benchmarks/model.py --random 60  configurations drawn at random instead, which nobody has looked at before
-    python benchmarks/model.py --cost       what a rollout costs, in CPU time
+    python benchmarks/model.py --random 60  random configurations that were not used during development
+    python benchmarks/model.py --cost       CPU time of a rollout
 
-Each configuration runs on the simulator until its start is over. From then on it is predicted from its parameters, the
-load that is to come and the rows that wait at that moment; no measured latency is used, and nothing is fitted. Then the
-simulator runs on, and the rows that waited or arrived within the horizon are compared row by row.
+Each configuration runs on the simulator until it is warm. It is then predicted from its parameters, the coming load and
+the rows that wait at that moment. No measured latency is used, and nothing is fitted. Then the simulator continues, and
+the rows that waited or arrived within the horizon are compared row by row.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Floats = NDArray[np.float64]
 START_S = 60.0
 STEP_S = 1.0
 NOISE = 0.05
-"""Spread of overhead and of the cost of a row in the simulator; known to the model as the batch time's variation."""
+"""Spread of overhead and cost per row in the simulator; the model gets it as the variation of batch times."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Case:
     objective_s: float = 3.0
     horizon_s: float = 120.0
     scale_to: int | None = None
-    """Executors asked for at START_S; each has two slots."""
+    """Executors requested at START_S; each has two slots."""
     limit_to: int | None = None
     """Admission from START_S on."""
 
@@ -109,7 +109,7 @@ def cases() -> Iterator[Case]:
 
 
 def drawn(count: int, seed: int) -> Iterator[Case]:
-    """Random configurations; the objective lies where some rows may be over it."""
+    """Draw random configurations, with an objective that some rows may exceed."""
     random = np.random.default_rng(seed)
     for number in range(count):
         slots = 2 * int(random.integers(1, 6))
@@ -199,7 +199,7 @@ def run(case: Case, seed: int = 1) -> Outcome:
 
 
 def parameters(case: Case, gate: Gate, shares: list[float]) -> tuple[Query, Floats, Candidate]:
-    """What the model is told: the configuration, the load to come, and the rows that wait now."""
+    """Return the model's input: the configuration, the coming load, and the rows that wait now."""
     timeline = Timeline(case.load)
     steps = round(case.horizon_s / STEP_S)
     edges_s = START_S + np.arange(steps + 1) * STEP_S
@@ -235,7 +235,7 @@ def parameters(case: Case, gate: Gate, shares: list[float]) -> tuple[Query, Floa
 
 
 def running(gate: Gate) -> tuple[float | None, int]:
-    """When the batch under way began, and its rows."""
+    """Return when the running batch started, and its rows."""
     done = gate.commits[-1].end if gate.commits else 0
     batch = gate._batch
     return (batch.started_s, gate.admitted - done) if batch is not None else (None, 0)
@@ -250,7 +250,7 @@ def trigger_in_s(case: Case, started_s: float | None) -> float:
 
 
 def left_s(case: Case, shares: list[float], started_s: float | None, rows: int) -> float:
-    """What the batch under way should still take, by its cost."""
+    """Return the remaining time of the running batch, by its cost."""
     if started_s is None:
         return 0.0
     work_s = rows * case.row_s + case.batch_s
@@ -315,7 +315,7 @@ def cost() -> dict[str, Any]:
 
 
 def best(call: Any, rounds: int = 15, times: int = 5) -> float:
-    """CPU seconds of the fastest round: what other work on the machine adds is not the model's."""
+    """Return the CPU seconds of the fastest round, to exclude the effect of other load."""
     found = []
     for _ in range(rounds):
         began_s = time.process_time()

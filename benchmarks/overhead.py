@@ -1,7 +1,7 @@
-"""What watching and control cost beside a running job: the driver's CPU with and without them, in one run.
+"""The overhead of Tidegate on a running job: the driver's CPU with and without it, in one run.
 
-A WordCount query runs all the time; Tidegate is attached and taken away in turns, at a 1 s interval. The driver's two
-processes (Python and the JVM) are measured, the executors are not: they do the job's work either way.
+A WordCount query runs all the time. Tidegate is attached and stopped in turns, at a 1 s interval. Only the driver's two
+processes (Python and the JVM) are measured, because the executors do the same work either way.
 
     python benchmarks/overhead.py --turns 5 --seconds 20
 """
@@ -48,7 +48,7 @@ def main() -> None:
         settings = Settings("job", gate=f"{folder}/gate.json", checkpoint=f"{folder}/checkpoint")
         job = WordCount(Constant(rate=100), lookup_s=0.002, lookup_tasks=4, count_tasks=2)
         query = RestartableQuery(spark, job.build, settings)
-        while (query.query.lastProgress or {"batchId": 0})["batchId"] < 20:  # past the compiler's busiest time
+        while (query.query.lastProgress or {"batchId": 0})["batchId"] < 20:  # after most of the JIT compilation
             time.sleep(1)
         shares: dict[str, list[float]] = {"without": [], "with": []}
         policy = {
@@ -57,12 +57,12 @@ def main() -> None:
             "journal": {"path": f"{folder}/journal.db"},
             "executors": {"max": 1},
         }
-        with attach(spark, policy):  # the first seconds of its life are the compiler's
+        with attach(spark, policy):  # the first seconds are dominated by JIT compilation
             time.sleep(options.seconds)
         for turn in range(options.turns):
             for name in ("without", "with") if turn % 2 == 0 else ("with", "without"):
                 gate = attach(spark, policy) if name == "with" else None
-                time.sleep(2)  # attaching itself is not what is measured
+                time.sleep(2)  # attaching itself is not measured
                 began_s, used_s = time.monotonic(), driver_cpu_s()
                 time.sleep(options.seconds)
                 share = (driver_cpu_s() - used_s) / (time.monotonic() - began_s)

@@ -1,4 +1,4 @@
-"""Placement measured: vector bin packing against known optima, and ten thousand tasks on a thousand hosts.
+"""Placement benchmark: vector bin packing against known optima, and ten thousand tasks on a thousand hosts.
 
     python benchmarks/placement.py [--data DIR] [--every N]
 
@@ -31,7 +31,7 @@ RIVALS = ("ffd", "rstorm", "tidegate")
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """One instance with the published optimum, or None where it is open, and the best published heuristic."""
+    """One instance with the published optimum (None if unknown) and the best published heuristic."""
 
     name: str
     problem: Problem

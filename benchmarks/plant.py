@@ -1,11 +1,11 @@
-"""The plant alone: one-operator applications with sinusoidal loads, one simulated day at steps of a second.
+"""Plant benchmark: one-operator applications with sinusoidal loads, one simulated day at steps of a second.
 
     python benchmarks/plant.py                     4 000 applications
     python benchmarks/plant.py --scaling           100 … 10 000 applications: cost for an application-step
     python benchmarks/plant.py --scaling --figure plant.png
 
-Runs on one core. Prints JSON: seconds on the clock and of CPU, CPU-nanoseconds for a task-step, peak memory, and what
-the plant did.
+Runs on one core. Prints JSON: wall-clock and CPU seconds, CPU nanoseconds per task-step, peak memory, and the plant's
+results.
 """
 
 from __future__ import annotations

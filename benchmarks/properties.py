@@ -1,7 +1,7 @@
 """Properties of the autopilot over random simulated loads: `python benchmarks/properties.py [loads]`.
 
-Every load is a job of random cost, objective and trigger under the default policy. Counted is how many loads keep each
-property; the exit code is 1 where one that must always hold was broken.
+Every load is a job with random cost, objective and trigger under the default policy. Prints how many loads satisfy each
+property. The exit code is 1 if a property that must always hold was violated.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def worst_window(cluster: SimCluster, objective_s: float) -> float:
 
 
 def check(case: Case) -> dict[str, bool]:
-    """The properties, each kept or not."""
+    """Return whether each property holds."""
     swinging, entries = play(case, case.swinging())
     steady = play(case, case.noisy())[1]
     blind = play(case, case.swinging(), stale=True)[1]

@@ -114,7 +114,7 @@ def wait(condition: object, gate: Gate, limit_s: float, what: str) -> None:
     assert callable(condition)
     while not condition():
         if gate.failure or time.monotonic() > deadline_s:
-            raise SystemExit(f"waited in vain for {what}: {gate.failure or 'too slow'}")
+            raise SystemExit(f"timed out waiting for {what}: {gate.failure or 'too slow'}")
         time.sleep(1.0)
 
 

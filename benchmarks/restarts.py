@@ -3,7 +3,7 @@
     python benchmarks/restarts.py [--restarts N] [--rows N]
 
 Half of the restarts have Tidegate attached beforehand, the other half right after `start()`. A batch that Spark had
-planned before `attach` was called cannot be bounded any more; those are counted apart. Needs Maven or
+planned before `attach` was called cannot be bounded; those are counted separately. Needs Maven or
 `TIDEGATE_KAFKA`, and confluent-kafka.
 """
 

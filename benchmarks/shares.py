@@ -1,6 +1,6 @@
-"""What CPU weights are worth on this machine: three groups of busy processes, equal and weighted 6/3/1.
+"""The effect of CPU weights on this machine: three groups of busy processes, with equal weights and with 6/3/1.
 
-Prints each group's share of the processor time that the three got together. Run: python benchmarks/shares.py [SECONDS]
+Prints each group's share of the CPU time of all three. Run: python benchmarks/shares.py [SECONDS]
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def used_shares(busy: dict[str, list[subprocess.Popen[bytes]]], seconds: float) -> dict[str, float]:
-    """Each group's part of the processor time used in the next seconds."""
+    """Return each group's share of the CPU time used in the next seconds."""
 
     def used() -> dict[str, float]:
         return {name: sum(psutil.Process(one.pid).cpu_times().user for one in them) for name, them in busy.items()}

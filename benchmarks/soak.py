@@ -1,10 +1,10 @@
-"""Simulated weeks under the live controller: what is left on disk and in memory at the end of each day.
+"""Simulated weeks under the live controller: use of disk and memory at the end of each day.
 
     python benchmarks/soak.py [--days N]
 
 Three queries with a daily rhythm, a step every ten seconds, the journal in a file with its default limits (seven days,
-200 MB). Prints JSON: per day the journal's size on disk, the bytes of what the controller knows, and the memory of the
-process; then each of them on the last day relative to the eighth, from which on nothing should grow.
+200 MB). Prints JSON: per day the journal's size on disk, the size of the controller's knowledge and the memory of the
+process; then each of them on the last day relative to the eighth, after which nothing should grow.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tidegate.load import Sinusoid
 
 _DAY_S, _STEP_S = 86_400, 10
 _FULL_DAY = 8
-"""From the end of this day on the journal drops as much as it takes in."""
+"""From the end of this day on the journal drops as much as it adds."""
 
 
 def queries() -> list[SimApplication]:

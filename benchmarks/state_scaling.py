@@ -1,11 +1,11 @@
-"""What a stateful query feels when the pool changes: how soon a new executor works, and what a retirement costs.
+"""The effect of pool changes on a stateful query: how soon a new executor is used, and the cost of a retirement.
 
     python benchmarks/state_scaling.py [--rows-per-s N] [--keys N] [--rounds N]
 
 A count by key over many keys, in batches of a second, on executors of two slots. The pool goes 1 → 2 → 1 in every
-round, through the same adapter as under control: a new executor gets its part of the state, and one that is to retire
-is emptied first. Printed are, for each round: in which batch after its registration the new executor ran tasks that
-keep state, and the longest batch of the scale-down as a multiple of the usual.
+round, through the same adapter as under control: a new executor gets its share of the state, and a retiring one is
+drained first. Prints for each round in which batch after its registration the new executor ran stateful tasks, and the
+longest batch of the scale-down relative to the usual.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def _await(condition: Callable[[], Any], what: str) -> Any:
     deadline_s = time.monotonic() + _PATIENCE_S
     while not (found := condition()):
         if time.monotonic() > deadline_s:
-            raise SystemExit(f"waited {_PATIENCE_S:.0f} s in vain for {what}")
+            raise SystemExit(f"timed out after {_PATIENCE_S:.0f} s waiting for {what}")
         time.sleep(0.3)
     return found
 

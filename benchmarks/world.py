@@ -1,4 +1,4 @@
-"""The world behind the controller's port, without the controller: how much faster than real time it runs.
+"""Simulator benchmark: how much faster than real time the simulated cluster runs, without the controller.
 
     python benchmarks/world.py                     a day of one query, and 400 queries in three classes
     python benchmarks/world.py --seconds 3600 --applications 100

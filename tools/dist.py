@@ -2,8 +2,8 @@
 
     python tools/dist.py [--out out/dist]
 
-Fails if a file is missing from the wheel, if the sdist does not build the same wheel, if what was installed does not
-work, or if the commit has a tag that is not the version.
+Fails if a file is missing from the wheel, if the sdist does not build the same wheel, if the installed package does not
+work, or if the commit has a tag that does not match the version.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ print(f"tidegate {tidegate.__version__}: attach can be imported; it loads {', '.
 
 
 def build(source: Path, out: Path) -> tuple[Path, Path]:
-    """The wheel and the sdist of a folder."""
+    """Build the wheel and the sdist of a folder."""
     subprocess.run([sys.executable, "-m", "hatchling", "build", "-d", str(out)], cwd=source, check=True)
     return next(out.glob("*.whl")), next(out.glob("*.tar.gz"))
 
@@ -46,7 +46,7 @@ def contents(wheel: Path) -> set[str]:
 
 
 def check(wheel: Path, sdist: Path) -> None:
-    """Nothing is missing, and the sdist gives the same wheel."""
+    """Check that no file is missing and that the sdist builds the same wheel."""
     missing = [name for name in NEEDED if name not in contents(wheel)]
     if missing:
         raise SystemExit(f"{wheel.name} lacks {', '.join(missing)}")
@@ -59,7 +59,7 @@ def check(wheel: Path, sdist: Path) -> None:
 
 
 def check_tag(version: str) -> None:
-    """A tagged commit is released under its tag."""
+    """Check that the tag of the commit, if any, matches the version."""
     found = subprocess.run(["git", "tag", "--points-at", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
     tags = [tag for tag in found.stdout.split() if tag.startswith("v")]
     if tags and f"v{version}" not in tags:
@@ -67,7 +67,7 @@ def check_tag(version: str) -> None:
 
 
 def try_it(wheel: Path, environment: Path) -> None:
-    """Install the wheel where nothing else is, and use it as a user would."""
+    """Install the wheel into a clean environment and use it as a user would."""
     venv.create(environment, with_pip=True, clear=True)
     python = environment / "bin" / "python"
     print(f"installing {wheel.name} into {environment}", flush=True)

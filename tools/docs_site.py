@@ -1,4 +1,4 @@
-"""Hooks of the documentation's site (`make docs`): the reference of commands, and files from outside `docs/`."""
+"""Hooks for the documentation site (`make docs`): the command reference, and files from outside `docs/`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BESIDE = {
     "SECURITY.md": "vulnerabilities.md",
     "README.md": "index.md",
 }
-"""Pages that lie where people look for them, and what they are called on the site."""
+"""Pages from the root of the repository, and their names on the site."""
 _LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
 
 
@@ -38,7 +38,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Links as they stand in the repository become links of the site."""
+    """Convert links of the repository to links of the site."""
     own = page.file.src_uri
 
     def moved(found: re.Match[str]) -> str:
@@ -52,7 +52,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def commands() -> str:
-    """Every command with its arguments and options, as `--help` tells them."""
+    """Return every command with its arguments and options, as in `--help`."""
     import typer
 
     from tidegate.cli.app import app
@@ -91,7 +91,7 @@ def _help(command: Any) -> list[str]:
 
 
 def _target(link: str, own: str) -> str | None:
-    """Where a link of a page points to in the repository; None for addresses and for pages of the site."""
+    """Return the repository file that a link points to; None for URLs and for pages of the site."""
     if re.match(r"[a-z]+:", link):
         return None
     beside = {uri: name for name, uri in _BESIDE.items() if name != "README.md"}

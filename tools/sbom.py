@@ -1,7 +1,7 @@
-"""`make sbom`: what Tidegate is installed with, as a CycloneDX 1.5 document.
+"""`make sbom`: Tidegate's dependencies as a CycloneDX 1.5 document.
 
-The lock file says which versions and which hashes; the installed packages say their licences and what they need. Only
-what can be reached from Tidegate's own dependencies is listed, unless `--development` asks for everything in the lock.
+Versions and hashes come from the lock file, licences and dependencies from the installed packages. Only direct and
+indirect dependencies of Tidegate are listed, unless `--development` includes everything in the lock file.
 
     python tools/sbom.py --out out/sbom.json
 """
@@ -48,7 +48,7 @@ def read_lock(text: str) -> dict[str, Pinned]:
 
 
 def normal(name: str) -> str:
-    """Names as PyPI compares them.
+    """Normalise a name as PyPI does.
 
     >>> normal("Typing_Extensions")
     'typing-extensions'
@@ -57,7 +57,7 @@ def normal(name: str) -> str:
 
 
 def needs(name: str) -> list[str]:
-    """What an installed package asks for, extras left out."""
+    """Return the dependencies of an installed package, without extras."""
     try:
         required = metadata.requires(name) or []
     except metadata.PackageNotFoundError:
@@ -67,7 +67,7 @@ def needs(name: str) -> list[str]:
 
 
 def reached(start: list[str], lock: dict[str, Pinned]) -> set[str]:
-    """Everything in the lock that these need, directly or not."""
+    """Return all direct and indirect dependencies of these packages in the lock file."""
     seen: set[str] = set()
     waiting = [name for name in start if name in lock]
     while waiting:
@@ -109,7 +109,7 @@ def _component(pinned: Pinned) -> dict[str, Any]:
     }
     if licence := _licence(pinned.name):
         found["licenses"] = [{"license": {"name": licence}}]
-    if len(pinned.sha256) == 1:  # several are one per platform, and none of them is the component's own
+    if len(pinned.sha256) == 1:  # several hashes are one per platform, and none is the component's own
         found["hashes"] = [{"alg": "SHA-256", "content": pinned.sha256[0]}]
     elif pinned.sha256:
         found["properties"] = [{"name": "tidegate:sha256", "value": digest} for digest in pinned.sha256]
@@ -136,8 +136,8 @@ def _purl(pinned: Pinned) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Write a software bill of materials (CycloneDX 1.5, JSON).")
     parser.add_argument("--lock", type=Path, default=ROOT / "requirements.lock")
-    parser.add_argument("--out", type=Path, help="the file to write; left out: standard output")
-    parser.add_argument("--development", action="store_true", help="everything in the lock, tools of development too")
+    parser.add_argument("--out", type=Path, help="the file to write (default: standard output)")
+    parser.add_argument("--development", action="store_true", help="the whole lock file, with development tools")
     given = parser.parse_args()
     try:
         lock = read_lock(given.lock.read_text())

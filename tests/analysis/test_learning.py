@@ -74,7 +74,7 @@ def test_missing_targets_are_passed_over_and_bad_horizons_refused() -> None:
     assert predictor.step({"x": 1.0}) is None
     assert predictor.step({"y": float("nan")}) is None
     assert predictor.samples == 0
-    with pytest.raises(ValueError, match="at least one"):
+    with pytest.raises(ValueError, match="at least 1 sample"):
         Predictor("y", (), horizon=0)
 
 

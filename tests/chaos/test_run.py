@@ -131,7 +131,7 @@ def test_the_document_says_what_was_struck_counted_and_left_out(tmp_path: Path) 
     assert found["left_out"]["network-cut"] == "not permitted here"
     assert "6 minutes" in found["left_out"]["host-killed"]
     assert json.loads((tmp_path / "chaos.json").read_text()) == found
-    with pytest.raises(InvalidInput, match="holds an earlier run"):
+    with pytest.raises(InvalidInput, match="contains an earlier run"):
         chaos.run(chaos.Plan(minutes=0.01, seed=1), tmp_path, lambda *_: None)
 
 

@@ -75,12 +75,12 @@ def test_a_trace_is_scaled_in_time_and_rate(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("t,v\n0,1\n60,2\n300,3\n", "line 3: a gap of 240 s follows"),
-        ("t,v\n0,1\n60,-2\n", "line 3: v is -2; loads are 0 or more"),
+        ("t,v\n0,1\n60,-2\n", "line 3: v is -2; a load must be at least 0"),
         ("t,v\n60,1\n0,2\n", "line 3: t does not increase; sort the file"),
         ("t,v\n0,1\n60,many\n", "line 3: v is 'many', not a number"),
         ("t,v\n0,1\nsoon,1\n", "line 3: t is 'soon', neither ISO time nor seconds"),
         ("t,w\n0,1\n", "no column 'v'; it has t, w"),
-        ("t,v\n0,nan\n", "loads are 0 or more"),
+        ("t,v\n0,nan\n", "a load must be at least 0"),
         ("t,v\n", "no rows from row 0"),
     ],
 )

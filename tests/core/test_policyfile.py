@@ -61,10 +61,10 @@ def test_every_problem_is_reported_once_with_its_line_and_in_their_order() -> No
         "line 5: executors.min: 5 is above max 2",
         "line 8: applications.wordcount.objective.latency: unknown setting; did you mean latency_s?",
         "line 9: applications.wordcount.class: no class 'golden' is defined; did you mean gold?",
-        "line 10: applications.wordcount.qos_table.0: execute_latency_s belongs to an operator: "
-        "say which one (operator: NAME)",
+        "line 10: applications.wordcount.qos_table.0: execute_latency_s is a metric of operators: "
+        "name one (operator: NAME)",
         "line 11: freeze.0.cron: cron '0 25 * * *': hour 25 is outside 0 to 23",
-        "line 11: freeze.0.for: '3 hours' is no duration: write 90s, 15m, 3h or 2d",
+        "line 11: freeze.0.for: '3 hours' is not a duration: write 90s, 15m, 3h or 2d",
         "line 14: colour: unknown setting; allowed here: applications, classes, console, dynamic_allocation, "
         "executors, freeze, guards, interval_s, journal, knobs, mode, objective, timezone",
         "line 16: interval_s: should be greater than 0, not -1",
@@ -78,7 +78,7 @@ def test_an_old_file_is_told_what_to_write_instead() -> None:
         "line 3: executors.step_up: the size of a step follows from the load. Remove it.",
         "line 5: capacity.utilisation: sizing follows from the objective. Remove it.",
         "line 6: capacity.shrink_after_s: write guards: {cool_down_down_s: 20} to shrink later",
-        "line 7: operators.payback_s: a pause is weighed against what it gains. "
+        "line 7: operators.payback_s: Tidegate weighs a pause against its gain. "
         "Write knobs: {parallelism: false} to forbid it",
         "line 8: predictive.horizon: sharing follows from classes.NAME.weight and .floor. Remove it.",
         "line 9: store: write journal: {path: out/my job.db}",
@@ -114,7 +114,7 @@ executors:
 """
     assert problems(text) == [
         "line 3: executors.min: 5 is above max 2",
-        "line 5: executors.budget_per_day: 100 does not pay for min 5, which costs 120 a day: "
+        "line 5: executors.budget_per_day: 100 does not pay for min 5, which costs 120 per day: "
         "raise the budget or lower the minimum",
         "line 8: executors.minimum.1.executors: 3 is above max 2",
     ]
@@ -151,7 +151,7 @@ def test_settings_of_lists_that_are_missing() -> None:
         ("a: &x [*x]", "unknown setting"),
         ("a: " + "[" * 1200, "nested too deeply"),
         ("timezone: Europe/Berln", "did you mean Europe/Berlin"),
-        ("executors: {min: 2, budget_per_day: 40}", "40 does not pay for min 2, which costs 48 a day"),
+        ("executors: {min: 2, budget_per_day: 40}", "40 does not pay for min 2, which costs 48 per day"),
         (
             "executors: {minimum: [{cron: 0 7 * * *, for: 1h, executors: 5}]}",
             "executors.minimum.0.executors: 5 is above max 4",

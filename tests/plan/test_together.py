@@ -45,7 +45,7 @@ def test_every_run_asks_the_proposers_that_its_name_says() -> None:
     assert asked["autopilot"] is None
     assert all(asked[name] == (name,) for name in SINGLE)
     assert set(asked["without-pool"] or ()) == {"operators", "classes", "admission", "interval", "state"}
-    with pytest.raises(InvalidInput, match="no run is named"):
+    with pytest.raises(InvalidInput, match="unknown run"):
         setting_of("without-luck", scenario())
 
 

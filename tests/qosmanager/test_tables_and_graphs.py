@@ -33,11 +33,11 @@ applications:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ("qos_table: [{metric: execute_latency_s, bound: 1}]", "belongs to an operator"),
+        ("qos_table: [{metric: execute_latency_s, bound: 1}]", "is a metric of operators"),
         ("qos_table: [{metric: latency_s, operator: work, bound: 1}]", "operators have no latency_s"),
         ("qos_table: [{metric: happiness, bound: 1}]", "not 'happiness'"),
         ("qos_table: [{metric: latency_s}]", "bound"),
-        ("qos_graphs: [{metric: latency_p99_s, points: [[2, 1], [1, 0]]}]", "must rise"),
+        ("qos_graphs: [{metric: latency_p99_s, points: [[2, 1], [1, 0]]}]", "must increase"),
         ("qos_graphs: [{metric: latency_p99_s, points: [[1, 1.5]]}]", "less than or equal to 1"),
         ("qos_graphs: [{metric: latency_p99_s, points: []}]", "points"),
         ("qos_graphs: [{metric: latency_s, points: [[1, 1]]}]", "_p99_s or latency_max_s"),

@@ -1,1 +1,1 @@
-"""What recorded metrics tell: correlations, factors, drivers, online learning, profiles, and the report of them all."""
+"""Analysis of recorded metrics: correlations, factors, drivers, online learning, profiles, and the report."""

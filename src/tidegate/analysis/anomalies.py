@@ -11,23 +11,23 @@ from tidegate.evaluate.abnormality import SurpriseDetector
 from tidegate.history import MetricTable
 
 _LEAST_SAMPLES = 60
-_JOINED = 5  # alarms so close together are one stretch
+_JOINED = 5  # alarms this close together form one stretch
 
 
 @dataclass(frozen=True, slots=True)
 class Anomaly:
-    """A stretch of samples that a metric's own past did not lead one to expect."""
+    """A stretch of samples that are abnormal compared with the metric's own history."""
 
     metric: str
     from_s: float
     until_s: float
     samples: int
     score: float
-    """Of its worst sample, in [0, 1]."""
+    """Score of its worst sample, in [0, 1]."""
 
 
 def find_anomalies(table: MetricTable, metrics: tuple[str, ...]) -> tuple[tuple[Anomaly, ...], npt.NDArray[np.bool_]]:
-    """Abnormal stretches in time order, and which samples are abnormal in any of the metrics."""
+    """Return abnormal stretches in time order, and which samples are abnormal in any of the metrics."""
     found: list[Anomaly] = []
     abnormal = np.zeros(len(table), dtype=np.bool_)
     for name in metrics:

@@ -1,4 +1,4 @@
-"""Groups metrics that say the same thing, so that one of them can speak for all."""
+"""Groups collinear metrics, so that one of them can represent the group."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from scipy.spatial.distance import squareform
 
 from tidegate.history.table import Floats
 
-SAME = 0.98  # |r| from which two metrics count as one
+SAME = 0.98  # two metrics with at least this |r| count as one
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Metrics with |r| of at least 0.98 among all of them; the representative speaks for them."""
+    """Metrics with a pairwise |r| of at least 0.98, and their representative."""
 
     representative: str
     members: tuple[str, ...]
 
 
 def collinear_groups(names: tuple[str, ...], r: Floats, same: float = SAME) -> tuple[Group, ...]:
-    """Complete linkage on 1 − |r|: every member is that close to every other. Groups of one are listed too.
+    """Complete linkage on 1 − |r|: every member is that close to every other. Groups of one are included.
 
-    The representative has the largest mean |r| inside its group; of equals, the shortest name.
+    The representative has the largest mean |r| within its group; ties go to the shortest name.
 
     >>> r = np.array([[1.0, 0.99, 0.1], [0.99, 1.0, 0.2], [0.1, 0.2, 1.0]])
     >>> [group.members for group in collinear_groups(("rows", "rows_in", "gc_s"), r)]

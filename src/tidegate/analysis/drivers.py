@@ -12,12 +12,12 @@ from tidegate.analysis.factors import partial_correlations
 from tidegate.history import Level, metric_of
 
 TARGETS = ("latency_p99_s", "batch_duration_s", "throughput_rows_per_s", "backlog_rows")
-_CONSEQUENCES = {"uptime_s", "warming", "batch_id"}  # time itself drives nothing
+_CONSEQUENCES = {"uptime_s", "warming", "batch_id"}  # time is not a driver
 
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """A metric, the metrics it speaks for, and how much of a target it explains."""
+    """A metric, the metrics it represents, and how much of a target it explains."""
 
     name: str
     stands_for: tuple[str, ...]
@@ -25,13 +25,13 @@ class Driver:
     """Mean of |Spearman| and |partial rank correlation|, both in 0 … 1."""
     spearman: float
     partial: float
-    """With the other drivers held fixed: what it adds that they do not say."""
+    """Partial correlation with the other drivers held fixed."""
     significant: bool
-    """After the correction; with the effective samples where those are known."""
+    """After the correction, with the effective number of samples if known."""
 
 
 def targets_of(names: tuple[str, ...]) -> tuple[str, ...]:
-    """The quality-of-service metrics to explain: latency (of rows, else of batches), throughput and backlog."""
+    """Return the QoS metrics to explain: latency (of rows, else of batches), throughput and backlog."""
     found = [name for name in TARGETS if name in names]
     if "latency_p99_s" in found and "batch_duration_s" in found:
         found.remove("batch_duration_s")
@@ -39,9 +39,9 @@ def targets_of(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def rank_drivers(correlations: Correlations, groups: tuple[Group, ...], target: str) -> tuple[Driver, ...]:
-    """Drivers of one target, the strongest first: one metric for each collinear group.
+    """Return the drivers of one target, strongest first: one metric for each collinear group.
 
-    Metrics of the QoS level are effects like the target itself and are left out.
+    Metrics of the QoS level are effects, like the target itself, and are left out.
     """
     place = {name: at for at, name in enumerate(correlations.names)}
     candidates = [(speaker, group) for group in groups if (speaker := _speaker(group, target))]
@@ -69,7 +69,7 @@ def rank_drivers(correlations: Correlations, groups: tuple[Group, ...], target: 
 
 
 def _speaker(group: Group, target: str) -> str | None:
-    """Who speaks for a group: its representative, or another member where that is an effect itself."""
+    """Return the metric that represents a group: its representative, or another member if that is an effect itself."""
     order = (group.representative, *group.members)
     return next((name for name in order if name != target and _may_drive(name)), None)
 

@@ -1,7 +1,7 @@
-"""Factor analysis: the few hidden causes behind many metrics, and why there are that many.
+"""Factor analysis: the few hidden causes behind many metrics, and the evidence for their number.
 
-Maximum likelihood (scikit-learn) with varimax rotation. It depends on the data through the correlation matrix alone, so
-it is fitted on a small artificial sample that has exactly this matrix; memory and Spark then share one way.
+Maximum likelihood (scikit-learn) with varimax rotation. The result depends only on the correlation matrix, so the model
+is fitted on a small artificial sample with exactly this matrix. In-memory and Spark correlations share this code.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class Factors:
     random_eigenvalues: Floats
     """95th percentiles of the eigenvalues of uncorrelated data of the same size (Horn 1965)."""
     kaiser: int
-    """Eigenvalues above 1: the older rule, for comparison; it finds too many."""
+    """Number of eigenvalues above 1, for comparison. This older rule finds too many factors."""
     kmo: float
-    """Sampling adequacy (Kaiser, Meyer, Olkin): below 0.5 factors mean little."""
+    """Sampling adequacy (Kaiser, Meyer, Olkin): below 0.5 factors are not meaningful."""
     bartlett_p: float
-    """Against "all metrics are uncorrelated" (Bartlett 1951)."""
+    """p-value of the hypothesis that all metrics are uncorrelated (Bartlett 1951)."""
 
     @property
     def count(self) -> int:
@@ -45,7 +45,8 @@ class Factors:
 
 
 def analyse_factors(names: tuple[str, ...], r: Floats, samples: float, seed: int = 0) -> Factors | None:
-    """Factors of a correlation matrix; None for fewer than three metrics, too few samples, or undefined pairs."""
+    """Return the factors of a correlation matrix; None for fewer than three metrics, too few samples, or undefined
+    pairs."""
     metrics = len(names)
     if metrics < _LEAST_METRICS or samples <= metrics + 1 or not np.isfinite(r).all():
         return None
@@ -70,9 +71,9 @@ def analyse_factors(names: tuple[str, ...], r: Floats, samples: float, seed: int
 
 
 def random_eigenvalues(metrics: int, samples: float, seed: int = 0) -> Floats:
-    """Horn's parallel analysis: what the eigenvalues of pure noise reach in 95 of 100 cases.
+    """Horn's parallel analysis: the 95th percentiles of the eigenvalues of pure noise.
 
-    The scatter matrix of independent normal samples is Wishart, so it is drawn at once, whatever the sample size.
+    The scatter matrix of independent normal samples is Wishart, so it can be drawn directly for any sample size.
     """
     rng = np.random.default_rng(seed)
     scatter = wishart(df=max(metrics, int(samples) - 1), scale=np.eye(metrics)).rvs(_DRAWS, random_state=rng)
@@ -82,7 +83,7 @@ def random_eigenvalues(metrics: int, samples: float, seed: int = 0) -> Floats:
 
 
 def _leading(above: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> int:
-    """How many of the first are above, without a gap; at least one factor, and fewer than metrics."""
+    """Return how many leading eigenvalues are above, without a gap: at least one and fewer than the metrics."""
     first_below = int(np.argmin(above)) if not above.all() else len(above) - 1
     return max(1, first_below)
 
@@ -97,7 +98,7 @@ def _fit(r: Floats, count: int) -> Floats:
 
 
 def _positive(r: Floats) -> Floats:
-    """The nearest proper correlation matrix: pairwise-complete ones may have slightly negative eigenvalues."""
+    """Return the nearest valid correlation matrix. Pairwise-complete ones may have slightly negative eigenvalues."""
     values, vectors = np.linalg.eigh((r + r.T) / 2.0)
     raised = vectors * np.maximum(values, 1e-6) @ vectors.T
     length = np.sqrt(np.diag(raised))
@@ -123,7 +124,7 @@ def _bartlett_p(r: Floats, samples: float) -> float:
 def partial_correlations(r: Floats, ridge: float = 1e-3) -> Floats:
     """Correlation of each pair with all other metrics held fixed: `−k_ij / √(k_ii k_jj)`, K the inverse of R.
 
-    A little ridge keeps nearly collinear metrics from blowing up the inverse.
+    A small ridge keeps the inverse stable for nearly collinear metrics.
     """
     inverse = np.linalg.inv((r + ridge * np.eye(len(r))) / (1.0 + ridge))
     scale = np.sqrt(np.diag(inverse))

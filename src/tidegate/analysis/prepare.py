@@ -1,4 +1,5 @@
-"""Makes a table fit for statistics: drops what cannot be correlated, says why, and normalises the rest."""
+"""Prepares a table for statistics: drops metrics that cannot be correlated, with the reason, and normalises the
+rest."""
 
 from __future__ import annotations
 
@@ -11,12 +12,12 @@ from tidegate.domain.python310 import StrEnum
 from tidegate.history import MetricTable
 from tidegate.history.table import Floats
 
-LEAST_PRESENT = 0.5  # share of the samples that a metric must have
+LEAST_PRESENT = 0.5  # minimum share of samples in which a metric must be present
 LEAST_SAMPLES = 4  # a Fisher interval needs n > 3
 
 
 class Why(StrEnum):
-    """Why a metric is left out."""
+    """Why a metric was dropped."""
 
     CONSTANT = "constant"
     MISSING = "mostly missing"
@@ -24,7 +25,7 @@ class Why(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A metric that was left out."""
+    """A metric that was dropped."""
 
     name: str
     why: Why
@@ -32,14 +33,14 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A table whose columns all vary and are mostly there, and what was dropped for it."""
+    """A table whose columns all vary and are mostly present, and the dropped metrics."""
 
     table: MetricTable
     dropped: tuple[Dropped, ...]
 
 
 def prepare(table: MetricTable, least_present: float = LEAST_PRESENT) -> Prepared:
-    """Drop the columns that are constant or mostly missing. Cold batches go too: their times are not the load's.
+    """Drop constant and mostly missing columns, and cold batches, whose times do not reflect the load.
 
     >>> table = MetricTable("a", ("x", "one"), np.arange(5.0), np.column_stack([np.arange(5.0), np.ones(5)]))
     >>> prepare(table).dropped
@@ -59,7 +60,7 @@ def prepare(table: MetricTable, least_present: float = LEAST_PRESENT) -> Prepare
 
 
 def without_cold_batches(table: MetricTable) -> MetricTable:
-    """The samples that did not run on cold processes."""
+    """Return the samples that did not run on cold processes."""
     if "warming" not in table.names:
         return table
     warm = ~(table.column("warming") == 1.0)
@@ -67,12 +68,12 @@ def without_cold_batches(table: MetricTable) -> MetricTable:
 
 
 def z_scores(values: Floats) -> Floats:
-    """`(x − mean) ÷ standard deviation` by column, over what is present; a constant column becomes 0."""
+    """`(x − mean) ÷ standard deviation` by column, over the present values; a constant column becomes 0."""
     return _scaled(values - _by_column(np.nanmean, values), _by_column(np.nanstd, values))
 
 
 def robust_scores(values: Floats) -> Floats:
-    """`(x − median) ÷ (1.4826 · MAD)`: as z-scores for normal data, and deaf to outliers."""
+    """`(x − median) ÷ (1.4826 · MAD)`: like z-scores for normal data, but robust to outliers."""
     centred = values - _by_column(np.nanmedian, values)
     return _scaled(centred, 1.4826 * _by_column(np.nanmedian, np.abs(centred)))
 
@@ -87,7 +88,7 @@ NORMALISERS: dict[str, Callable[[Floats], Floats]] = {"z": z_scores, "robust": r
 
 
 def _by_column(reduce: Callable[..., Floats], values: Floats) -> Floats:
-    """A statistic of every column; 0 where nothing is present."""
+    """Return a statistic of every column; 0 if the column is empty."""
     present = np.isfinite(values).any(axis=0)
     found = np.zeros(values.shape[1])
     if present.any():

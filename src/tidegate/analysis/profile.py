@@ -1,7 +1,9 @@
-"""Run-time profiles: what each operator can sustain, learned from normal running, and when the load will exceed it.
+"""Run-time profiles: the load that each operator can sustain, learned from normal operation, and when it will be
+exceeded.
 
-Busy slot-seconds against rows is a line: the intercept is what a batch costs whatever its size, the slope what a row
-costs. No profiling run is needed; batches of different sizes, which any load has, are enough.
+Busy slot-seconds are a linear function of rows: the intercept is the fixed cost of a batch, the slope the cost of a
+row.
+No profiling run is needed, because any load has batches of different sizes.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from tidegate.history import MetricTable, operator_column
 from tidegate.history.table import Floats
 
 _LEAST_BATCHES = 8
-_SPREAD = 0.05  # of the mean batch size: below it slope and intercept cannot be told apart
+_SPREAD = 0.05  # spread relative to the mean batch size; below it slope and intercept cannot be separated
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ class Line:
 
 
 def fit_line(x: Floats, y: Floats) -> Line | None:
-    """None for fewer than three points, or all at one x."""
+    """Fit a line; None for fewer than three points or if all have the same x."""
     if len(x) < 3:
         return None
     centred = x - x.mean()
@@ -52,39 +54,39 @@ def fit_line(x: Floats, y: Floats) -> Line | None:
 
 @dataclass(frozen=True, slots=True)
 class OperatorProfile:
-    """What an operator costs and sustains; rates are rows of its own input a second."""
+    """The cost and sustainable rate of an operator. Rates are rows of its own input per second."""
 
     operator: str
     batches: int
     row_s: float
-    """Slot-seconds a row costs."""
+    """Slot-seconds per row."""
     row_s_low: float
     row_s_high: float
     batch_s: float
-    """Slot-seconds a batch costs whatever its size."""
+    """Fixed slot-seconds per batch."""
     slots: int
-    """Slots that its tasks can use at once."""
+    """Slots that its tasks can use at the same time."""
     sustainable_rows_per_s: float
     """With its slots always busy: `(slots − batch_s / interval) / row_s`."""
     sustainable_low: float
     sustainable_high: float | None
-    """None where the rows' cost cannot be told from zero: there is no upper bound then."""
+    """None if the cost per row is not significantly above zero, so that there is no upper bound."""
     peak_rows_per_s: float
-    """The most it was seen to take in."""
+    """Highest observed input rate."""
     rows_per_source_row: float | None
-    """Its input for each row that arrives at the source."""
+    """Its input rows for each row that arrives at the source."""
 
     def source_rows_per_s(self) -> float | None:
-        """The application's load at which this operator is full."""
+        """The application's load at which this operator is saturated."""
         return self.sustainable_rows_per_s / self.rows_per_source_row if self.rows_per_source_row else None
 
 
 @dataclass(frozen=True, slots=True)
 class LoadTrend:
-    """Where the load is going."""
+    """The trend of the load."""
 
     rows_per_s: float
-    """By the trend, now."""
+    """Current rate according to the trend."""
     growth_rows_per_s2: float
     growth_low: float
     growth_high: float
@@ -96,22 +98,22 @@ class LoadTrend:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """An application's operators, what they sustain together, and when the load will be too much."""
+    """An application's operators, their combined sustainable load, and when the load will exceed it."""
 
     operators: tuple[OperatorProfile, ...]
     bottleneck: str | None
-    """The operator that is full first, if it had all slots to itself."""
+    """The operator that saturates first if each had all slots to itself."""
     sustainable_rows_per_s: float | None
-    """Of the application: all operators share the slots, and nothing runs during the overhead of a batch."""
+    """For the application: all operators share the slots, and no task runs during the overhead of a batch."""
     sustainable_low: float | None
     sustainable_high: float | None
     slots: int | None
     trend: LoadTrend | None
     exceeded_in_s: float | None
-    """Until the growing load exceeds what is sustainable; 0: it does; None: no time can be told."""
+    """Time until the growing load exceeds the sustainable load; 0 if it already does; None if unknown."""
     exceeded_in_low_s: float | None
     exceeded_in_high_s: float | None
-    """None: perhaps never."""
+    """None if possibly never."""
 
 
 def profile(table: MetricTable) -> Profile:
@@ -143,7 +145,7 @@ def profile(table: MetricTable) -> Profile:
 
 
 def operator_names(table: MetricTable) -> list[str]:
-    """The operators that have columns of their own."""
+    """Return the operators that have their own columns."""
     suffix = ".busy_s"
     return [name.removesuffix(suffix) for name in table.names if name.endswith(suffix)]
 
@@ -180,12 +182,12 @@ def _operator(table: MetricTable, name: str, interval_s: float, slots: int | Non
 
 
 def _costs(rows: Floats, busy_s: Floats) -> tuple[float, float, float, float]:
-    """Cost of a row with its 95 % interval, and the fixed cost of a batch."""
+    """Return the cost of a row with its 95 % interval, and the fixed cost of a batch."""
     line = fit_line(rows, busy_s)
     if line is not None and rows.std() > _SPREAD * rows.mean() and line.slope > 0 and line.intercept >= 0:
         low, high = line.slope_bounds()
         return line.slope, max(0.0, low), high, line.intercept
-    # All batches alike, or no fixed cost: a line through the origin, `Σ xy / Σ x²`.
+    # All batches have the same size, or there is no fixed cost: a line through the origin, `Σ xy / Σ x²`.
     squares = float(rows @ rows)
     slope = float(rows @ busy_s) / squares
     residual = busy_s - slope * rows
@@ -206,15 +208,17 @@ def _together(
     span_s = max(interval_s, 2.0 * overhead_s)
     free = max(0.0, slots * (span_s - overhead_s) - sum(found.batch_s for found in costed)) / span_s
     cost = sum(found.row_s * (found.rows_per_source_row or 0.0) for found in costed)
-    # Operators' errors are independent: half widths add up as squares.
+    # Operators' errors are independent, so the squares of the half widths add up.
     half = sqrt(sum((((f.row_s_high - f.row_s_low) / 2) * (f.rows_per_source_row or 0.0)) ** 2 for f in costed))
     high = free / (cost - half) if cost > half else None
     return free / (cost + half), free / cost, high
 
 
 def load_trend(table: MetricTable) -> LoadTrend | None:
-    """The load's growth over the recorded time. Neighbouring samples are alike, so errors are widened by their
-    autocorrelation, `√((1 + ρ) / (1 − ρ))` with ρ that of the residuals one sample apart."""
+    """Return the growth of the load over the recorded time. Neighbouring samples are autocorrelated.
+
+    Errors are therefore widened by `√((1 + ρ) / (1 − ρ))`, with ρ the lag-1 autocorrelation of the residuals.
+    """
     name = "input_rows_per_s" if table.has("input_rows_per_s") else "throughput_rows_per_s"
     if not table.has(name):
         return None
@@ -235,7 +239,8 @@ def load_trend(table: MetricTable) -> LoadTrend | None:
 def _exceeded(
     trend: LoadTrend | None, low: float | None, middle: float | None, high: float | None
 ) -> tuple[float | None, float | None, float | None]:
-    """Soonest, expected and latest time until the trend crosses what is sustainable; None: it does not."""
+    """Return the earliest, expected and latest time until the trend crosses the sustainable load; None if it does
+    not."""
     if trend is None or middle is None or low is None:
         return None, None, None
 
@@ -259,7 +264,7 @@ def _exceeded(
 
 
 def _batch_interval_s(table: MetricTable) -> float:
-    """Median time between two commits."""
+    """Return the median time between two commits."""
     steps = np.diff(table.times_s)
     return float(np.median(steps[steps > 0])) if (steps > 0).any() else 0.0
 

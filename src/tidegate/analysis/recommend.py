@@ -1,4 +1,4 @@
-"""What a history suggests to do: each recommendation names its evidence, and silence means that nothing stands out."""
+"""Recommendations from a history, each with its evidence. An empty list means that nothing stands out."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ class Recommendation:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What the rules look at."""
+    """The input of the rules."""
 
     table: MetricTable
     profile: Profile
     drivers: dict[str, tuple[Driver, ...]]
 
     def middle(self, name: str) -> float | None:
-        """The median of a metric, cold batches left out."""
+        """Return the median of a metric, without cold batches."""
         if name not in self.table.names:
             return None
         known = self.table.column(name)[np.isfinite(self.table.column(name))]
         return float(np.median(known)) if len(known) else None
 
     def share(self, part: str, whole: str) -> float | None:
-        """Median of one metric over the median of another."""
+        """Return the median of one metric divided by the median of another."""
         above, below = self.middle(part), self.middle(whole)
         return above / below if above is not None and below else None
 
@@ -52,7 +52,7 @@ Rule = Callable[[Evidence], str | None]
 def recommend(
     table: MetricTable, profile: Profile, drivers: dict[str, tuple[Driver, ...]]
 ) -> tuple[Recommendation, ...]:
-    """Go through every rule."""
+    """Apply every rule."""
     evidence = Evidence(without_cold_batches(table), profile, drivers)
     found = [(code, rule(evidence)) for code, rule in RULES.items()]
     return tuple(Recommendation(code, text) for code, text in found if text is not None)

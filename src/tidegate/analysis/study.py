@@ -1,4 +1,4 @@
-"""The whole analysis of one application's history: prepare, correlate, factor, rank, learn, profile, advise."""
+"""The complete analysis of one application's history: prepare, correlate, factor, rank, learn, profile, advise."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Study:
-    """What is known of one application. None and empty where the history does not carry that far; `notes` say why."""
+    """The results for one application. Fields are None or empty if the history is not sufficient; `notes` say why."""
 
     table: MetricTable
     dropped: tuple[Dropped, ...]
@@ -43,7 +43,7 @@ class Study:
 
 
 def study(table: MetricTable, engine: Engine, horizon: int = 3, progress: Progress | None = None) -> Study:
-    """Analyse one application; `engine` correlates, in memory or on Spark."""
+    """Analyse one application. `engine` computes the correlations, in memory or on Spark."""
     say = progress or (lambda _: None)
     notes: list[str] = []
     prepared = prepare(table)
@@ -91,7 +91,8 @@ def study(table: MetricTable, engine: Engine, horizon: int = 3, progress: Progre
 
 
 def with_settings(clean: MetricTable, table: MetricTable) -> MetricTable:
-    """The prepared samples with all columns: a constant, such as the trigger interval, is a setting to a predictor."""
+    """Return the prepared samples with all columns. A constant, such as the trigger interval, is a setting for
+    predictors."""
     at = np.searchsorted(table.times_s, clean.times_s)
     if len(np.unique(at)) < len(at):
         return clean
@@ -99,7 +100,7 @@ def with_settings(clean: MetricTable, table: MetricTable) -> MetricTable:
 
 
 def _factors(correlations: Correlations, groups: tuple[Group, ...]) -> Factors | None:
-    """Over one metric of each collinear group: copies of a metric would make a factor of their own."""
+    """Analyse one metric of each collinear group, because copies of a metric would form their own factor."""
     names = tuple(group.representative for group in groups)
     places = [correlations.names.index(name) for name in names]
     r = correlations.pearson.r[np.ix_(places, places)]
@@ -110,7 +111,7 @@ def _factors(correlations: Correlations, groups: tuple[Group, ...]) -> Factors |
 
 
 def to_json(found: Study) -> dict[str, Any]:
-    """The study as a JSON document; see docs/analyze.md."""
+    """Return the study as a JSON document; see docs/analyze.md."""
     table = found.table
     return {
         "application": table.application,

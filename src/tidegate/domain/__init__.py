@@ -1,4 +1,4 @@
-"""The vocabulary: immutable values that everything else speaks in."""
+"""The vocabulary: immutable values that all other packages use."""
 
 from tidegate.domain.action import (
     Action,

@@ -1,4 +1,4 @@
-"""The knobs: what a decision can ask of the world. Applying one twice is the same as applying it once."""
+"""The actions that a decision can take, one class per knob. Actions are idempotent."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class ScaleExecutors:
-    """Have `target` executors, without a restart."""
+    """Set the number of executors to `target`. Needs no restart."""
 
     target: int
     kind: Literal["scale-executors"] = "scale-executors"
 
     def __post_init__(self) -> None:
         if self.target < 0:
-            raise ValueError(f"a number of executors is 0 or more, not {self.target}")
+            raise ValueError(f"the number of executors must be at least 0, not {self.target}")
 
     def __str__(self) -> str:
         return f"executors → {self.target}"
@@ -23,7 +23,8 @@ class ScaleExecutors:
 
 @dataclass(frozen=True, slots=True)
 class SetAdmission:
-    """Let a trigger of `application` take at most so many rows, or all there are; a restart where it has no gate."""
+    """Limit the rows that a trigger of `application` takes; None removes the limit. Needs a restart if it has no
+    gate."""
 
     application: str
     rows_per_trigger: int | None
@@ -31,7 +32,7 @@ class SetAdmission:
 
     def __post_init__(self) -> None:
         if self.rows_per_trigger is not None and self.rows_per_trigger < 1:
-            raise ValueError(f"an admission limit is at least one row, not {self.rows_per_trigger}")
+            raise ValueError(f"an admission limit must be at least 1 row, not {self.rows_per_trigger}")
 
     def __str__(self) -> str:
         limit = "unlimited" if self.rows_per_trigger is None else f"{self.rows_per_trigger} rows per trigger"
@@ -40,7 +41,7 @@ class SetAdmission:
 
 @dataclass(frozen=True, slots=True)
 class SetParallelism:
-    """Run `operator` of `application` with so many tasks; a restart."""
+    """Run `operator` of `application` with this many tasks. Needs a restart."""
 
     application: str
     operator: str
@@ -49,7 +50,7 @@ class SetParallelism:
 
     def __post_init__(self) -> None:
         if self.parallelism < 1:
-            raise ValueError(f"parallelism is at least 1, not {self.parallelism}")
+            raise ValueError(f"parallelism must be at least 1, not {self.parallelism}")
 
     def __str__(self) -> str:
         return f"{self.application}.{self.operator}: parallelism → {self.parallelism}"
@@ -57,7 +58,7 @@ class SetParallelism:
 
 @dataclass(frozen=True, slots=True)
 class SetBatchInterval:
-    """Trigger `application` every `interval_s`; a restart."""
+    """Trigger `application` every `interval_s` seconds. Needs a restart."""
 
     application: str
     interval_s: float
@@ -65,7 +66,7 @@ class SetBatchInterval:
 
     def __post_init__(self) -> None:
         if self.interval_s < 0:
-            raise ValueError(f"a batch interval is 0 or more seconds, not {self.interval_s}")
+            raise ValueError(f"a batch interval must be at least 0 seconds, not {self.interval_s}")
 
     def __str__(self) -> str:
         return f"{self.application}: batch interval → {self.interval_s:g} s"
@@ -73,7 +74,7 @@ class SetBatchInterval:
 
 @dataclass(frozen=True, slots=True)
 class SetShare:
-    """Give `group` (an application, or a class that runs in processes of its own) this share of the host's CPU."""
+    """Give `group` (an application, or a class with its own processes) this share of the host's CPU."""
 
     group: str
     share: float
@@ -81,7 +82,7 @@ class SetShare:
 
     def __post_init__(self) -> None:
         if not 0 < self.share <= 1:
-            raise ValueError(f"a share lies above 0 and at most at 1, not {self.share}")
+            raise ValueError(f"a share must be above 0 and at most 1, not {self.share}")
 
     def __str__(self) -> str:
         return f"{self.group}: share → {self.share:.2f}"
@@ -101,7 +102,7 @@ class MoveState:
 
     def __post_init__(self) -> None:
         if self.partition < 0:
-            raise ValueError(f"a state partition is 0 or more, not {self.partition}")
+            raise ValueError(f"a state partition must be at least 0, not {self.partition}")
 
     def __str__(self) -> str:
         return f"{self.application}: state partition {self.partition} → executor {self.executor}"
@@ -109,8 +110,10 @@ class MoveState:
 
 @dataclass(frozen=True, slots=True)
 class MoveApplication:
-    """Run `application` on another host of the fleet: stopped between two batches here, started from its checkpoint
-    there. Without a host it is a request: to wherever there is room."""
+    """Run `application` on another host of the fleet: stop it between two batches, start it there from its checkpoint.
+
+    Without a host it is a request to move to any host with room.
+    """
 
     application: str
     host: str | None
@@ -122,7 +125,7 @@ class MoveApplication:
 
 @dataclass(frozen=True, slots=True)
 class AddHost:
-    """Have a host of this name in the region."""
+    """Start a host with this name in the region."""
 
     host: str
     region: str
@@ -134,7 +137,7 @@ class AddHost:
 
 @dataclass(frozen=True, slots=True)
 class RemoveHost:
-    """Give a host back; it ends once it runs nothing any more."""
+    """Return a host. It stops once it runs no application."""
 
     host: str
     kind: Literal["remove-host"] = "remove-host"

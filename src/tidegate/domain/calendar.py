@@ -1,7 +1,7 @@
-"""Times that recur: a cron line in a time zone says when a span starts, a duration how long it lasts.
+"""Recurring time spans: a cron line in a time zone gives the start, a duration the length.
 
-The cron line is read here by hand. The driver needs one question answered, "is a span open at this instant?", which the
-cron packages (croniter, cronsim) do not answer by themselves, and a job's driver should not need one more package.
+Cron lines are parsed here. The controller only needs to know whether a span is open at a given time. The cron packages
+(croniter, cronsim) do not answer that directly, and a job's driver should not need one more dependency.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct",
 _WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _LONGEST_MONTH = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _LEAP_CYCLE_DAYS = 8 * 366 + 1
-"""29 February comes back within eight years, also around 2100, which is no leap year."""
+"""29 February recurs within eight years, even around 2100, which is not a leap year."""
 _MOST_LINKS = 10_000
 _FORESEEN_S = 400 * 86400.0
-"""A chain of spans that is unbroken for longer than a year is taken for endless."""
+"""An unbroken chain of spans longer than a year counts as endless."""
 
 
 def parse_duration_s(text: str | float) -> float:
-    """Seconds of a duration such as `90s`, `15m`, `3h`, `2d` or `1h 30m`; a bare number is seconds.
+    """Return the seconds of a duration such as `90s`, `15m`, `3h`, `2d` or `1h 30m`; a bare number is seconds.
 
     >>> [parse_duration_s(text) for text in ("90s", "15m", "3h", "1h 30m", 45)]
     [90.0, 900.0, 10800.0, 5400.0, 45.0]
@@ -38,12 +38,12 @@ def parse_duration_s(text: str | float) -> float:
         return float(text)
     parts = _DURATION.findall(str(text).strip())
     if not parts or _DURATION.sub("", str(text)).strip():
-        raise ValueError(f"{text!r} is no duration: write 90s, 15m, 3h or 2d")
+        raise ValueError(f"{text!r} is not a duration: write 90s, 15m, 3h or 2d")
     return float(sum(float(number) * _UNITS_S[unit] for number, unit in parts))
 
 
 def duration_text(seconds: float) -> str:
-    """A duration in its largest whole unit.
+    """Format a duration in its largest whole unit.
 
     >>> [duration_text(seconds) for seconds in (90, 900, 10800, 172800, 0.5)]
     ['90s', '15m', '3h', '2d', '0.5s']
@@ -56,7 +56,7 @@ def duration_text(seconds: float) -> str:
 
 @lru_cache(maxsize=16)
 def time_zone(name: str) -> tzinfo:
-    """The time zone of that name; UTC needs no time zone database."""
+    """Return the time zone with this name. UTC needs no time zone database."""
     if name == "UTC":
         return UTC
     known = available_timezones()
@@ -64,7 +64,7 @@ def time_zone(name: str) -> tzinfo:
         return ZoneInfo(name)
     close = get_close_matches(name, sorted(known), n=1)
     meant = f"; did you mean {close[0]}?" if close else ": write a name such as Europe/Berlin"
-    raise ValueError(f"no time zone {name!r}{meant}")
+    raise ValueError(f"unknown time zone {name!r}{meant}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +88,11 @@ class Cron:
     weekdays: frozenset[int]
     """Sunday is 0."""
     either_day: bool
-    """Day of the month and day of the week are both restricted: one of them suffices."""
+    """Day of the month and day of the week are both restricted, so either of them is enough."""
 
     @classmethod
     def parse(cls, line: str) -> Cron:
-        """Read `minute hour day-of-month month day-of-week`: numbers, names, `*`, lists, ranges and steps."""
+        """Parse `minute hour day-of-month month day-of-week`: numbers, names, `*`, lists, ranges and steps."""
         fields = line.split()
         if len(fields) != 5:
             raise ValueError(
@@ -115,7 +115,7 @@ class Cron:
         return cron
 
     def on(self, day: date) -> bool:
-        """Does it start on this day?"""
+        """Return whether a span can start on this day."""
         if day.month not in self.months:
             return False
         by_month, by_week = day.day in self.days, day.isoweekday() % 7 in self.weekdays
@@ -125,13 +125,14 @@ class Cron:
 def _field(
     text: str, name: str, least: int, most: int, names: tuple[str, ...] = (), first_name: int = 0
 ) -> frozenset[int]:
-    """Numbers of one field."""
+    """Return the numbers that one field matches."""
 
     def number(written: str) -> int:
         if written.lower() in names:
             return names.index(written.lower()) + first_name
         if not written.isascii() or not written.isdigit():
-            raise ValueError(f"{name} {written!r} is no number" + (f" and none of {', '.join(names)}" if names else ""))
+            known = f" or one of {', '.join(names)}" if names else ""
+            raise ValueError(f"{name} {written!r} is not a number{known}")
         if not least <= int(written) <= most:
             raise ValueError(f"{name} {int(written)} is outside {least} to {most}")
         return int(written)
@@ -140,7 +141,7 @@ def _field(
     for part in text.split(","):
         span, slash, step = part.partition("/")
         if slash and (not step.isascii() or not step.isdigit() or int(step) == 0):
-            raise ValueError(f"{name} {part!r}: a step is a number above 0")
+            raise ValueError(f"{name} {part!r}: a step must be a number above 0")
         low, dash, high = span.partition("-")
         if span == "*":
             first, last = least, most
@@ -155,9 +156,9 @@ def _field(
 
 @dataclass(frozen=True, slots=True)
 class Recurrence:
-    """Spans of `lasts_s` elapsed seconds, each opened by a cron line in a time zone; spans that touch are one.
+    """Spans of `lasts_s` elapsed seconds, each opened by a cron line in a time zone. Adjacent spans form one span.
 
-    A start that clocks skip in spring happens when they have jumped; one that comes twice in autumn happens twice.
+    A start that the clock skips in spring happens at the jump. A start that occurs twice in autumn happens twice.
 
     >>> nights = Recurrence("0 22 * * *", 8 * 3600, "Europe/Berlin")
     >>> noon_s = datetime(2024, 7, 1, 12, tzinfo=UTC).timestamp()
@@ -173,12 +174,12 @@ class Recurrence:
     zone: str = "UTC"
 
     def active(self, time_s: float) -> bool:
-        """Is a span open at this instant? Its first second is part of it, its end is not."""
+        """Return whether a span is open at this instant. The start belongs to the span, the end does not."""
         start_s = self.last_start_s(time_s)
         return start_s is not None and time_s < start_s + self.lasts_s
 
     def last_start_s(self, time_s: float) -> float | None:
-        """The latest start that could still be open at `time_s`, or None."""
+        """Return the latest start of a span that could still be open at `time_s`, or None."""
         day, oldest = self._day(time_s), self._day(time_s - self.lasts_s) - timedelta(days=1)
         while day >= oldest:
             starts = _starts(self.cron, self.zone, day)
@@ -188,7 +189,7 @@ class Recurrence:
         return None
 
     def next_change_s(self, time_s: float) -> float | None:
-        """When `active` next turns to its opposite; None where it never does, as far as can be foreseen."""
+        """Return when `active` next changes, or None if no change is foreseeable."""
         if self.active(time_s):
             return self._end_s(time_s)
         day = self._day(time_s)
@@ -200,7 +201,7 @@ class Recurrence:
         return None
 
     def _end_s(self, time_s: float) -> float | None:
-        """Where the chain of spans that touch ends."""
+        """Return the end of the chain of adjacent spans."""
         end_s = time_s
         for _ in range(_MOST_LINKS):
             start_s = self.last_start_s(end_s)
@@ -219,9 +220,10 @@ _QUARTER_S = 900.0
 
 
 def day_start_s(time_s: float, zone: str) -> float:
-    """Midnight before this instant, in the time zone."""
-    # Today's time zones differ by whole quarters of an hour, so no day begins inside of one: asked every second, the
-    # answer is worked out four times an hour.
+    """Return the midnight before this instant in the time zone."""
+    # Time zone offsets are multiples of 15 minutes, so the result is constant within a quarter of an hour. This lets
+    # the
+    # cache serve a caller that asks every second.
     return _day_start_s(time_s // _QUARTER_S * _QUARTER_S, zone)
 
 
@@ -232,14 +234,14 @@ def _day_start_s(time_s: float, zone: str) -> float:
 
 
 def day_end_s(time_s: float, zone: str) -> float:
-    """Midnight after this instant, in the time zone; days are 23 to 25 hours long where clocks change."""
+    """Return the midnight after this instant in the time zone. Days last 23 to 25 hours when clocks change."""
     day = datetime.fromtimestamp(time_s, time_zone(zone)).date() + timedelta(days=1)
     return _instants(datetime(day.year, day.month, day.day), time_zone(zone))[0]
 
 
 @lru_cache(maxsize=1024)
 def _starts(line: str, zone: str, day: date) -> tuple[float, ...]:
-    """All instants at which the cron line starts on a day of the time zone, in order."""
+    """Return all starts of the cron line on one day of the time zone, in order."""
     cron, where = _parsed(line), time_zone(zone)
     if not cron.on(day):
         return ()
@@ -258,7 +260,7 @@ def _parsed(line: str) -> Cron:
 
 
 def _instants(wall: datetime, zone: tzinfo) -> tuple[float, ...]:
-    """When clocks in the zone show this: once, twice where they go back, or at the jump that skips it."""
+    """Return when clocks in the zone show this time: once, twice if they go back, or at the jump that skips it."""
     first_s, second_s = (wall.replace(tzinfo=zone, fold=fold).timestamp() for fold in (0, 1))
     if first_s == second_s:
         return (first_s,)

@@ -1,4 +1,4 @@
-"""What an actuator can do here, and where it cannot, why: data, so that a plan uses what exists."""
+"""What an actuator can do on this cluster, and the reason if it cannot."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Capability:
-    """One knob."""
+    """One knob and whether it works here."""
 
     actuator: str
     able: bool
     reason: str
-    """How it is done, or what stands in the way."""
+    """How it works, or why it does not."""
 
     def __str__(self) -> str:
         return f"{self.actuator}: {'yes' if self.able else 'no'} ({self.reason})"

@@ -1,4 +1,4 @@
-"""Exact JSON for the vocabulary: what is written reads back equal, so a recorded run can be repeated."""
+"""Exact JSON for the vocabulary. Values read back equal, so a recorded run can be replayed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def from_json(kind: type[T], text: str | bytes) -> T:
 
 
 def to_tree(value: Any) -> Any:
-    """As the JSON would read back: mappings, lists, texts, numbers; infinite and undefined numbers stay what they are.
+    """Return the value as its JSON would read back: mappings, lists, strings, numbers. Infinity and NaN are kept.
 
     >>> from tidegate.domain.action import ScaleExecutors
     >>> to_tree(ScaleExecutors(2))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Slot-seconds that tasks hold (per batch and per row), and seconds of a batch in which none runs."""
+    """Slot-seconds of tasks per batch and per row, and seconds of a batch in which no task runs."""
 
     batch_s: float
     row_s: float

@@ -1,4 +1,4 @@
-"""From idea to deed: what a planner proposes, what guards hold back, what is decided and what became of it."""
+"""What a planner proposes, what guards hold back, what is decided, and the outcome."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidegate.domain.python310 import StrEnum
 
 
 class Mode(StrEnum):
-    """How far the controller may go."""
+    """What the controller may do."""
 
     OFF = "off"
     RECOMMEND = "recommend"
@@ -18,7 +18,7 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why: a code to count by, and a sentence for people."""
+    """A reason: a code for counting and a sentence for readers."""
 
     code: str
     text: str
@@ -29,21 +29,21 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """One action that a planner wants, before the guards have seen it."""
+    """One action that a planner proposes, before the guards."""
 
     action: Action
     reason: Reason
     pause_s: float = 0.0
-    """How long the application is expected to stand still for it."""
+    """Expected downtime of the application."""
     score: float = 0.0
-    """What it is worth, where whoever decides has to choose: the higher, the sooner."""
+    """Priority among competing proposals: higher comes first."""
     urgent: bool = False
-    """An objective is being missed: it may take a token of the rescue lane."""
+    """An objective is being missed, so the proposal may use a token of the rescue lane."""
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Something that was not done, or only in part, and the guard that says so."""
+    """An action that a guard held back or reduced."""
 
     guard: str
     wanted: Action
@@ -54,26 +54,26 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """What the controller believed about an application when it decided."""
+    """What the controller assumed about an application when it decided."""
 
     application: str
     usable: bool
-    """False where the metrics cannot be trusted; nothing is changed on their account."""
+    """False if the metrics cannot be trusted. Nothing is changed based on them."""
     reason: Reason | None = None
-    """Why they cannot be trusted."""
+    """Why the metrics cannot be trusted."""
     arrival_rows_per_s: float | None = None
     expected_rows_per_s: float | None = None
-    """Arrival at the time when a change would take effect."""
+    """Expected arrival rate when a change would take effect."""
     service_s_per_row: float | None = None
-    """Slot-seconds a row costs."""
+    """Slot-seconds per row."""
     overhead_s: float | None = None
     backlog_rows: int | None = None
     latency_p99_s: float | None = None
     needed_slots: float | None = None
     objective_s: float | None = None
-    """The latency that was promised."""
+    """The latency objective."""
     budget_left: float | None = None
-    """Of the error budget: 1 is untouched, 0 is spent."""
+    """Remaining error budget: 1 is untouched, 0 is spent."""
     expected_low_rows_per_s: float | None = None
     """Edges of the forecast over the next minute."""
     expected_high_rows_per_s: float | None = None
@@ -85,35 +85,35 @@ class QosReading:
 
     application: str
     objective: str
-    """The row or graph in words."""
+    """The row or graph as text."""
     met: bool | None
-    """None where too little has been measured, or nothing is asked of it."""
+    """None if too little has been measured or nothing is required."""
     score: float | None
-    """Of a row: the share of samples that kept the bound. Of a graph: the mean utility."""
+    """For a row, the share of samples within the bound; for a graph, the mean utility."""
     value: float | None
-    """The metric's mean; of latencies the mean of the batches' 99th percentiles."""
+    """Mean of the metric; for latencies, the mean of the batches' 99th percentiles."""
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What would hold an objective that the controller cannot hold with what it may use."""
+    """What would meet an objective that the controller cannot meet within its bounds."""
 
     application: str
     reason: Reason
     executors: int | None = None
-    """Of the whole pool."""
+    """Size of the whole pool."""
     hosts: int | None = None
     parallelism: int | None = None
-    """Tasks of the busiest operator, where it has too few to use those executors."""
+    """Tasks of the busiest operator, if it has too few to use those executors."""
     latency_s: float | None = None
-    """The objective that can be held with what there is."""
+    """The objective that can be met within the current bounds."""
     rows_per_s: float | None = None
-    """The load that can be carried with what there is."""
+    """The load that is sustainable within the current bounds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What the model expects of an application until `due_s`, with the configuration that the decision leads to."""
+    """What the model predicts for an application until `due_s`, given the configuration after the decision."""
 
     application: str
     due_s: float
@@ -125,28 +125,28 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What came of a prediction."""
+    """The outcome of a prediction."""
 
     step: int
-    """Of the decision that made it."""
+    """Step of the decision that made it."""
     prediction: Prediction
     p99_s: float | None
-    """As measured; None where latency could not be."""
+    """Measured value; None if latency could not be measured."""
     late_share: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class MoveJudgement:
-    """What came of a state move."""
+    """The outcome of a state move."""
 
     move: MoveState
     batches: int | None
-    """The partition ran where it was told to after this many batches; None where it never did."""
+    """Batches until the partition ran in its new place; None if it never did."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What one step of the controller came to; a decision to hold has no actions and says why."""
+    """The result of one controller step. A decision to hold has no actions, only reasons."""
 
     step: int
     time_s: float
@@ -157,13 +157,13 @@ class Decision:
     qos: tuple[QosReading, ...] = ()
     """Every row and graph of the policy, and the latency objectives that are missed."""
     set_aside: tuple[Reason, ...] = ()
-    """Abnormal samples that were neither learnt from nor planned on."""
+    """Abnormal samples, used neither for learning nor for planning."""
     advice: tuple[Advice, ...] = ()
     predictions: tuple[Prediction, ...] = ()
     judged: tuple[Judgement, ...] = ()
-    """Earlier predictions that fell due."""
+    """Earlier predictions that are now due."""
     moved: tuple[MoveJudgement, ...] = ()
-    """Earlier state moves that are in place by now, or were given up."""
+    """Earlier state moves that have taken effect or were given up."""
     rolled_out: int = 0
     """Applications outside their band, for which candidates were rolled out."""
 
@@ -173,7 +173,7 @@ class Decision:
 
 
 class Outcome(StrEnum):
-    """What the world did with one action."""
+    """What the cluster did with one action."""
 
     DONE = "done"
     UNDER_WAY = "under way"
@@ -183,7 +183,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ActionReceipt:
-    """The answer to one action."""
+    """The result of one action."""
 
     action: Action
     outcome: Outcome
@@ -193,9 +193,10 @@ class ActionReceipt:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What the world did about its targets in one tick: an answer for each that it acted on, or could not act on.
+    """What the cluster did about its targets in one tick: a result for each target that it acted on or could not act
+    on.
 
-    A target that had been reached before needs no answer.
+    A target that was already reached has no entry.
     """
 
     actions: tuple[ActionReceipt, ...] = ()

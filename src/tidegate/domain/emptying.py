@@ -1,18 +1,19 @@
-"""How long an executor that is to go waits for its state to be moved: the same rule in every world."""
+"""How long a retiring executor waits for its state to be moved. All cluster adapters share this rule."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 _ROUNDS_TO_BEGIN = 1
-"""A controller sees who is to go in the round after it asked; one that moves no state loses no more than this."""
+"""The controller sees the retiring executors one round after its request. Without state moves, this is the only
+delay."""
 _ROUNDS_TO_GO_ON = 10
-"""Rounds without a move after the first: moves come in waves, a batch or two apart."""
+"""Maximum rounds without a move after the first one. Moves come in waves, a batch or two apart."""
 
 
 @dataclass(slots=True)
 class Emptying:
-    """Counts the rounds of `converge` in which nothing left the executors that are to go.
+    """Counts the rounds of `converge` in which no state left the retiring executors.
 
     >>> emptying = Emptying()
     >>> [emptying.wait(4, moving=False) for _ in range(2)]
@@ -25,10 +26,10 @@ class Emptying:
     rounds: int = 0
     begun: bool = False
     left: int | None = None
-    """Partitions that were there in the last round."""
+    """Partitions left in the previous round."""
 
     def wait(self, partitions: int, moving: bool) -> bool:
-        """Should they stay for another round, with this many state partitions on them?"""
+        """Return whether the executors should stay another round with this many state partitions."""
         if moving or (self.left is not None and partitions < self.left):
             self.begun, self.rounds = True, 0
         else:

@@ -1,4 +1,4 @@
-"""Epochs of a lease as names of files: the one rule by which a run knows that another has taken its place."""
+"""Lease epochs as file names. A run checks them to find out whether a newer run has replaced it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SUFFIX = ".lease"
 
 
 class StaleEpoch(TidegateError):
-    """A newer run of the application has been allowed: this one must not commit anything any more."""
+    """A newer run of the application holds the lease. This run must not commit anything."""
 
 
 def lease_name(epoch: int) -> str:
@@ -22,7 +22,7 @@ def lease_name(epoch: int) -> str:
 
 
 def epochs_of(names: Iterable[str]) -> list[int]:
-    """The epochs among the names of a lease's folder, oldest first.
+    """Return the epochs found in the file names of a lease folder, oldest first.
 
     >>> epochs_of(["0000000002.lease", "0000000001.lease", "0000000002.lease.5f.draft"])
     [1, 2]
@@ -32,7 +32,7 @@ def epochs_of(names: Iterable[str]) -> list[int]:
 
 
 def check_epoch(names: Iterable[str], epoch: int) -> None:
-    """Raises `StaleEpoch` unless `epoch` is the newest of the lease whose folder holds these names."""
+    """Raise `StaleEpoch` unless `epoch` is the newest epoch in a lease folder with these file names."""
     newest = max(epochs_of(names), default=None)
     if newest != epoch:
         found = "is gone" if newest is None else f"is in epoch {newest}"

@@ -2,15 +2,15 @@
 
 
 class TidegateError(Exception):
-    """Base of every error that Tidegate raises on purpose."""
+    """Base class of all errors that Tidegate raises deliberately."""
 
 
 class InvalidInput(TidegateError):
-    """Something the user gave cannot be used; commands exit with code 2."""
+    """Invalid user input. Commands exit with code 2."""
 
 
 class PolicyInvalid(InvalidInput):
-    """A policy file is wrong; `problems` lists every finding, and the message has a line for each.
+    """A policy file is invalid. `problems` lists all findings, and the message has one line for each.
 
     >>> print(PolicyInvalid("policy.yaml", ("line 1: mode: unknown", "line 4: classes.gold: unused")))
     policy.yaml: line 1: mode: unknown
@@ -24,12 +24,12 @@ class PolicyInvalid(InvalidInput):
 
 
 class EnvironmentUnfit(TidegateError):
-    """The machine lacks something that has to be there, Java for one."""
+    """The machine lacks a requirement, for example Java."""
 
 
 class NotSupported(InvalidInput):
-    """The request is understood, and this engine or version cannot do it."""
+    """The request is valid, but this engine or version does not support it."""
 
 
 class QueryFailed(TidegateError):
-    """A streaming query has ended with an error, which is the cause of this one."""
+    """A streaming query failed. Its error is the cause of this one."""

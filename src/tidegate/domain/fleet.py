@@ -1,4 +1,4 @@
-"""What is seen of a fleet: hosts, the applications on them, and what one level asks of the level above it."""
+"""Observation of a fleet: hosts, their applications, and the requests of one level to the level above."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from tidegate.domain.python310 import StrEnum
 
 
 class HostState(StrEnum):
-    """What a host is to the centre."""
+    """State of a host as the centre sees it."""
 
     STARTING = "starting"
     READY = "ready"
     AWAY = "away"
-    """No answer; its applications may well run, and are left alone as long as their leases are renewed."""
+    """No answer. Its applications may still run and are left alone as long as their leases are renewed."""
     REFUSED = "refused"
     """It does not know the fleet's token."""
     LOST = "lost"
-    """Gone for certain, or all that it ran has let its lease run out."""
+    """The process is gone, or the leases of all its applications have expired."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,46 +32,46 @@ class FleetHost:
     slots: int
     state: HostState = HostState.READY
     leaving: bool = False
-    """It was told to go, and takes no more applications."""
+    """It was asked to leave and accepts no more applications."""
     cpu_busy: float | None = None
     memory_bytes: int | None = None
     memory_free_bytes: int | None = None
     empty_s: float = 0.0
-    """For this long it has run nothing, and nothing was on its way to it."""
+    """How long it has had no applications, running or assigned."""
 
     @property
     def open(self) -> bool:
-        """May an application be placed on it?"""
+        """Return whether an application may be placed on it."""
         return self.state is HostState.READY and not self.leaving
 
 
 @dataclass(frozen=True, slots=True)
 class FleetApplication:
-    """One application of the fleet, as the book has it and as its host reports it."""
+    """One application of the fleet, as recorded in the registry and as reported by its host."""
 
     name: str
     home: str | None
-    """The region that its rows come from."""
+    """The region where its rows originate."""
     slots: float
-    """What it was announced with."""
+    """Slots declared at submission."""
     assigned: str | None
-    """The host that it is to run on; None: to be placed."""
+    """The host it should run on; None if it has to be placed."""
     host: str | None = None
     """The host that reports it as running."""
     pinned: bool = False
-    """A user wants it where it is assigned."""
+    """A user chose its host."""
     ran: bool = False
-    """It has had a lease before: it may go on anywhere. One that has not can wait for its region's first host."""
+    """It has held a lease before, so it may continue on any host. Otherwise it can wait for its region's first host."""
     load_slots: float | None = None
-    """Slots that it keeps busy, on average."""
+    """Mean number of busy slots."""
     latency_p99_s: float | None = None
     objective_s: float | None = None
     changes_alone: int = 0
-    """Restarts that its host made in a silence of the centre, over its whole life."""
+    """Total restarts that its host made while the centre was silent."""
 
     @property
     def need(self) -> float:
-        """Slots to plan with."""
+        """Slots to plan for."""
         return self.slots if self.load_slots is None else max(self.load_slots, LEAST_SLOTS)
 
     @property
@@ -84,13 +84,13 @@ LEAST_SLOTS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a host or a region wants done and may not decide alone; it stands for as long as it is wanted."""
+    """An action that a host or region wants and may not decide alone. It stands as long as it is wanted."""
 
     sender: str
     action: Action
     reason: str
     score: float = 0.0
-    """What it is worth to whoever asks: the higher, the sooner it is served."""
+    """Priority for the sender: higher is served first."""
     urgent: bool = False
     """An objective is being missed."""
 
@@ -103,11 +103,11 @@ class FleetSample:
     applications: tuple[FleetApplication, ...]
     requests: tuple[Request, ...] = ()
     settled: bool = True
-    """False while a centre that has just begun still waits to hear from everybody."""
+    """False while a newly started centre still waits for all hosts to answer."""
     host_numbers: Mapping[str, int] = field(default_factory=dict)
-    """By region: the number of the newest host that was ever named there."""
+    """By region, the highest host number used so far."""
     speakers: tuple[str, ...] = ()
-    """Regions whose manager is at work."""
+    """Regions with an active manager."""
     ending: bool = False
     """The fleet is being taken down."""
 
@@ -117,7 +117,7 @@ class FleetSample:
 
     @cached_property
     def on(self) -> dict[str, list[FleetApplication]]:
-        """Applications by the host that they are assigned to."""
+        """Applications by assigned host."""
         found: dict[str, list[FleetApplication]] = {}
         for application in self.applications:
             if application.assigned is not None:
@@ -135,11 +135,11 @@ class FleetSample:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How a host or a region stands with the centre."""
+    """The relation of a host or a region to the centre."""
 
     silent_s: float
-    """Since it last heard from the centre."""
+    """Seconds since the last contact with the centre."""
     granted: tuple[Action, ...] = ()
-    """What the centre has agreed to and has not been done yet."""
+    """Actions that the centre has granted and that are not done yet."""
     most_tasks: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """Operators whose tasks may be changed, and the most of each, by application."""
+    """Maximum tasks of each operator that may be rescaled, by application."""

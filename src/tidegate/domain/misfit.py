@@ -1,4 +1,4 @@
-"""Settings that are fine by themselves and do not fit together, reported with the place of each."""
+"""Settings that are valid on their own but inconsistent with each other, each reported with its place."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from pydantic_core import PydanticCustomError
 
 MISFIT = "misfit"
-"""The type of the validation error; its context holds the misfits."""
+"""Type of the validation error; its context contains the misfits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """A setting that does not fit to others."""
+    """A setting that is inconsistent with others."""
 
     path: tuple[int | str, ...]
     text: str
     needs: tuple[str, ...] | None = None
-    """The other settings. While those are wrong by themselves, nothing can be said of this one."""
+    """The other settings. While those are invalid, this one cannot be checked."""
 
 
 def misfit_error(misfits: Iterable[Misfit]) -> PydanticCustomError:
-    """For a validator to raise: all of them at once, each with its place."""
+    """Return an error for a validator to raise, with all misfits and their places."""
     listed = tuple(misfits)
     text = "; ".join(f"{'.'.join(map(str, misfit.path))}: {misfit.text}" for misfit in listed)
     return PydanticCustomError(MISFIT, "{text}", {"text": text, "misfits": listed})

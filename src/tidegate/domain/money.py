@@ -1,4 +1,4 @@
-"""What executors cost, and how many of them a day's budget still pays for."""
+"""The cost of executors, and how many the rest of a day's budget can pay for."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ DAY_S = 24 * HOUR_S
 
 
 def cost(executor_s: float, price_per_hour: float) -> float:
-    """Money for this many executor-seconds.
+    """Return the price of this many executor-seconds.
 
     >>> cost(7200, price_per_hour=0.5)
     1.0
@@ -18,10 +18,10 @@ def cost(executor_s: float, price_per_hour: float) -> float:
 def affordable_executors(
     budget_per_day: float, price_per_hour: float, spent_today: float, left_s: float, least: int
 ) -> int:
-    """The largest pool to have now, after `spent_today` executor-seconds, with `left_s` seconds of the day to go.
+    """Return the largest affordable pool after `spent_today` executor-seconds, with `left_s` seconds of the day left.
 
-    The minimum is paid for the rest of the day first. What is left buys more executors for an hour, or to the end of
-    the day if that comes sooner; so a burst can be met at any time, and never with the money for the minimum:
+    First the minimum for the rest of the day is set aside. The remainder can buy more executors for an hour, or until
+    the end of the day if that is sooner. A burst can thus be served at any time without spending the minimum's money:
 
         n = least + ⌊(budget ÷ price − spent − least · left) ÷ min(left, 1 h)⌋        in executor-seconds
 

@@ -1,4 +1,4 @@
-"""What an application promises: a latency that a share of its rows must keep."""
+"""The latency objective of an application."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Objective:
 
     def __post_init__(self) -> None:
         if not self.latency_s > 0:
-            raise ValueError(f"an objective needs a positive latency, not {self.latency_s}")
+            raise ValueError(f"the latency of an objective must be above 0, not {self.latency_s}")
         if not 0 < self.percentile < 1:
-            raise ValueError(f"a percentile lies between 0 and 1, not {self.percentile}")
+            raise ValueError(f"a percentile must be between 0 and 1, not {self.percentile}")
 
     @property
     def violation_bound(self) -> float:
-        """The share of rows that may be late."""
+        """The share of rows that may exceed the objective."""
         return round(1 - self.percentile, 12)

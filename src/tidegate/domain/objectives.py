@@ -1,4 +1,4 @@
-"""QoS tables and QoS graphs: what a user wants held beyond the latency of rows, per application and per operator."""
+"""QoS tables and QoS graphs: requirements beyond the latency objective, per application and per operator."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ OperatorMetric = Literal[
 _OF_APPLICATIONS: frozenset[str] = frozenset(get_args(ApplicationMetric))
 _OF_OPERATORS: frozenset[str] = frozenset(get_args(OperatorMetric))
 ROW_LATENCY = "latency_s"
-"""The one metric that every row has by itself; of the others a batch has one value."""
+"""The only metric with a value per row. All others have one value per batch."""
 
 
 def measured_name(operator: str | None, metric: str) -> str:
-    """Operator and metric as one name.
+    """Return operator and metric as one name.
 
     >>> measured_name("count", "busy_s"), measured_name(None, "backlog_rows")
     ('count.busy_s', 'backlog_rows')
@@ -57,16 +57,16 @@ def measured_name(operator: str | None, metric: str) -> str:
 
 
 class _Measured(Section):
-    """Something that is measured over a window."""
+    """A metric measured over a window."""
 
-    metric: Literal[ApplicationMetric, OperatorMetric] = Field(description="What is measured.")
-    operator: str | None = Field(None, description="Of this operator; left out: of the whole application.")
-    window_s: PositiveSeconds = Field(60.0, description="Over this many seconds, the latest.")
+    metric: Literal[ApplicationMetric, OperatorMetric] = Field(description="The metric.")
+    operator: str | None = Field(None, description="The operator; default: the whole application.")
+    window_s: PositiveSeconds = Field(60.0, description="Length of the sliding window, in seconds.")
 
     @model_validator(mode="after")
     def _measurable(self) -> Self:
         if self.operator is None and self.metric not in _OF_APPLICATIONS:
-            raise ValueError(f"{self.metric} belongs to an operator: say which one (operator: NAME)")
+            raise ValueError(f"{self.metric} is a metric of operators: name one (operator: NAME)")
         if self.operator is not None and self.metric not in _OF_OPERATORS:
             raise ValueError(f"operators have no {self.metric}; they have {', '.join(sorted(_OF_OPERATORS))}")
         return self
@@ -77,16 +77,16 @@ class _Measured(Section):
 
 
 class QosRow(_Measured):
-    """A row of a QoS table: a share of the samples must keep the bound.
+    """A row of a QoS table: a share of the samples must be within the bound.
 
     >>> str(QosRow(metric="execute_latency_s", operator="count", bound=0.5, percentile=0.9))
     'count.execute_latency_s at most 0.5 for 90 % of 60 s'
     """
 
-    bound: Annotated[float, Field(ge=0)] = Field(description="The largest value allowed, or the least.")
-    side: Literal["at most", "at least"] = Field("at most", description="Which of the two the bound is.")
+    bound: Annotated[float, Field(ge=0)] = Field(description="The largest or smallest value allowed.")
+    side: Literal["at most", "at least"] = Field("at most", description="Whether the bound is a maximum or a minimum.")
     percentile: Share = Field(
-        0.99, description="The share that must keep it: of rows where the metric is latency_s, else of batches."
+        0.99, description="The share of samples that must be within the bound: rows for latency_s, otherwise batches."
     )
 
     def __str__(self) -> str:
@@ -99,7 +99,7 @@ class QosRow(_Measured):
 
 
 class QosGraph(_Measured):
-    """A QoS graph: utility over a metric, straight lines between points, level beyond the first and the last.
+    """A QoS graph: utility as a piecewise-linear function of a metric, constant beyond the first and last point.
 
     >>> graph = QosGraph(metric="latency_p99_s", points=((1, 1.0), (5, 0.5), (10, 0.0)))
     >>> [graph.utility(latency_s) for latency_s in (0.2, 3.0, 5.0, 60.0)]
@@ -107,17 +107,17 @@ class QosGraph(_Measured):
     """
 
     points: Annotated[tuple[tuple[float, Annotated[float, Field(ge=0, le=1)]], ...], Field(min_length=1)] = Field(
-        description="Pairs of value and utility (0 to 1), by rising value."
+        description="Pairs of value and utility (0 to 1), in order of increasing value."
     )
-    least: Share | None = Field(None, description="The mean utility that must be held; left out: it is only reported.")
+    least: Share | None = Field(None, description="The required mean utility; default: the utility is only reported.")
 
     @model_validator(mode="after")
     def _drawable(self) -> Self:
         if self.metric == ROW_LATENCY:
-            raise ValueError("a graph wants one value a batch: use latency_p50_s, _p90_s, _p99_s or latency_max_s")
+            raise ValueError("a graph needs one value per batch: use latency_p50_s, _p90_s, _p99_s or latency_max_s")
         for (before, _), (after, _) in pairwise(self.points):
             if not before < after:
-                raise ValueError(f"the values of a graph's points must rise: {after:g} comes after {before:g}")
+                raise ValueError(f"the values of a graph's points must increase: {after:g} comes after {before:g}")
         return self
 
     def __str__(self) -> str:
@@ -125,7 +125,7 @@ class QosGraph(_Measured):
         return f"utility of {self.measured}{held} over {self.window_s:g} s"
 
     def utility(self, value: float) -> float:
-        """Of one value of the metric."""
+        """Return the utility of one value of the metric."""
         if value <= self.points[0][0]:
             return self.points[0][1]
         for (low, before), (high, after) in pairwise(self.points):
@@ -141,5 +141,5 @@ class QosGraph(_Measured):
 
 @lru_cache(maxsize=256)
 def row_of(objective: Objective) -> QosRow:
-    """The latency objective that every application has, as a row of its table."""
+    """Return the latency objective as a row of a QoS table."""
     return QosRow(metric=ROW_LATENCY, bound=objective.latency_s, percentile=objective.percentile)

@@ -1,7 +1,7 @@
-"""What is seen of the world at one instant. Unknown is None; units are in the names.
+"""What is observed at one instant. Unknown values are None; names contain units.
 
-An observation holds what has happened since the one before it: the micro-batches that finished, with their rows,
-times and operators. `estimated` names the numbers that were inferred rather than measured.
+An observation covers the time since the previous one: the micro-batches that finished, with their rows, times and
+operators. `estimated` names the values that were inferred and not measured.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class LatencySample:
 
     def __post_init__(self) -> None:
         if self.rows <= 0:
-            raise ValueError("a latency sample describes at least one row; no rows is None")
+            raise ValueError("a latency sample needs at least one row; use None if there are no rows")
         if not self.p50_s <= self.p90_s <= self.p99_s <= self.max_s:
-            raise ValueError("latency quantiles must not fall")
+            raise ValueError("latency quantiles must not decrease")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class OperatorSample:
     parallelism: int
     rows_in: int | None
     busy_s: float
-    """Slot-seconds its tasks held: compute and waiting alike."""
+    """Slot-seconds of its tasks, both computing and waiting."""
     cpu_s: float | None
     communication_s: float | None
     """Slot-seconds spent fetching and writing shuffle data."""
@@ -51,7 +51,7 @@ class OperatorSample:
     """Slot-seconds spent waiting for shuffle data, part of `communication_s`."""
     longest_task_s: float | None = None
     slowest_task: int | None = None
-    """Partition of the longest task; known where it stood out."""
+    """Partition of the longest task; known only if that task stood out."""
     stateful: bool = False
     state_rows: int | None = None
     state_bytes: int | None = None
@@ -59,11 +59,11 @@ class OperatorSample:
     executors: tuple[str, ...] = ()
     """Which executor ran each of its tasks, by partition."""
     failed_tasks: int | None = None
-    """Attempts that failed and were made again; None where nobody counted."""
+    """Failed attempts that were retried; None if not counted."""
 
     @property
     def skew(self) -> float | None:
-        """The longest task against the mean: 1 is even."""
+        """Longest task divided by the mean task: 1 is even."""
         if self.longest_task_s is None or not self.busy_s:
             return None
         return self.longest_task_s * self.parallelism / self.busy_s
@@ -71,7 +71,7 @@ class OperatorSample:
 
 @dataclass(frozen=True, slots=True)
 class DriverTimes:
-    """Where a batch spent its time outside of tasks."""
+    """Time that a batch spent outside tasks."""
 
     planning_s: float = 0.0
     offsets_s: float = 0.0
@@ -83,7 +83,7 @@ class DriverTimes:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """Rows of one partition of a source that have arrived and are in no batch yet."""
+    """Backlog of one source partition: rows that have arrived and are not in a batch yet."""
 
     partition: str
     """Topic and number, as in `orders-3`."""
@@ -92,42 +92,42 @@ class PartitionLag:
 
 @dataclass(frozen=True, slots=True)
 class MemorySample:
-    """How tight memory was while a batch ran."""
+    """Memory pressure during a batch."""
 
     gc_s: float
-    """Slot-seconds in which tasks stood still for the garbage collector."""
+    """Slot-seconds in which tasks were stopped for garbage collection."""
     spilled_bytes: int
-    """Written to disk because it did not fit."""
+    """Bytes spilled to disk."""
     out_of_memory: int
-    """Attempts of tasks that ended because memory ran out."""
+    """Task attempts that ended because memory ran out."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchSample:
-    """One micro-batch that has been committed."""
+    """One committed micro-batch."""
 
     batch_id: int
     started_s: float
     duration_s: float
     rows: int
     busy_s: float | None
-    """Slot-seconds of all its tasks; None where the stages could not be read."""
+    """Slot-seconds of all its tasks; None if the stages could not be read."""
     overhead_s: float | None
     """Time in which no task could run: planning, offsets, logs and commits."""
     backlog_rows: int | None
-    """Rows that had arrived by `started_s` and are in no batch yet."""
+    """Rows that had arrived by `started_s` and are not in a batch yet."""
     latency: LatencySample | None = None
     operators: tuple[OperatorSample, ...] = ()
     state_rows: int | None = None
     driver: DriverTimes | None = None
     warming: bool = False
-    """Ran on cold processes (the first batch of a run): its times are not the load's."""
+    """Ran on cold processes (the first batch of a run), so its times do not reflect the load."""
     watermark_gap_s: float | None = None
     """Its start minus the event-time watermark."""
     lag: tuple[PartitionLag, ...] = ()
-    """By partition, the largest first; empty where the source has no partitions that count rows."""
+    """By partition, largest first; empty if the source's partitions do not count rows."""
     dropped_rows: int | None = None
-    """Rows that a stateful operator dropped because they were older than the watermark."""
+    """Rows that stateful operators dropped because they were older than the watermark."""
     memory: MemorySample | None = None
 
     @property
@@ -137,13 +137,13 @@ class BatchSample:
 
 @dataclass(frozen=True, slots=True)
 class ArrivalSample:
-    """What a source knew when it was last asked: news that is younger than the last batch's report."""
+    """The latest report of a source, more recent than the last batch's progress report."""
 
     time_s: float
     arrived_rows: int
-    """Rows that had ever arrived by `time_s`."""
+    """Total rows that had arrived by `time_s`."""
     waiting_rows: int | None = None
-    """Of these, rows that no batch has been planned for; None where the source does not tell."""
+    """Of these, rows not yet planned into a batch; None if the source does not report it."""
     oldest_s: float | None = None
     """When the oldest of the waiting rows arrived."""
     retention_s: float | None = None
@@ -152,31 +152,31 @@ class ArrivalSample:
 
 @dataclass(frozen=True, slots=True)
 class RunningBatch:
-    """The micro-batch that is under way, as far as it has got."""
+    """The progress of the running micro-batch."""
 
     started_s: float
     rows: int | None
-    """Rows that it was planned for; None where the source's offsets do not count rows."""
+    """Planned rows; None if the source's offsets do not count rows."""
     tasks_done: int
     tasks_left: int
-    """Announced and not done, the running ones included."""
+    """Submitted but unfinished tasks, including running ones."""
     tasks_running: int | None = None
     busy_s: float | None = None
-    """Slot-seconds of the tasks that are done."""
+    """Slot-seconds of the finished tasks."""
     held_s: float | None = None
-    """Slot-seconds that the running tasks have held so far."""
+    """Slot-seconds of the running tasks so far."""
     rows_read: int | None = None
     """Rows that tasks have read so far."""
     replayed: bool = False
-    """Was planned before a restart: Spark repeats it as it was, whatever limit is set."""
+    """Planned before a restart: Spark repeats it unchanged, whatever the limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class RebalanceReport:
-    """How a restart with another parallelism, or another interval, went."""
+    """The result of a restart with another parallelism or interval."""
 
     done: bool
-    """False where it was rolled back."""
+    """False if it was rolled back."""
     pause_s: float | None
     """From the last commit before to the first one after."""
     state_rows: int | None = None
@@ -192,49 +192,49 @@ class ApplicationSample:
     batches: tuple[BatchSample, ...]
     """Committed since the last observation, oldest first."""
     last_progress_s: float | None
-    """When it last said anything, idle reports included."""
+    """Time of the last progress report, including idle reports."""
     interval_s: float
-    """The trigger interval; 0 means that the next batch starts when the last is done."""
+    """The trigger interval; 0 means that the next batch starts as soon as the last is done."""
     running: bool = True
     in_batch: bool = True
-    """False where it is known to wait, for data or for its trigger."""
+    """False if it is known to be waiting for data or for its trigger."""
     bounded: bool = False
-    """Ends by itself (AvailableNow): it has a finish, not a latency objective."""
+    """It processes the available data and ends (AvailableNow), so it has no latency objective."""
     held_slots: int | None = None
-    """In real-time mode the slots that it holds for as long as it runs, one for each task of all its stages.
+    """In real-time mode, the slots that it occupies permanently: one for each task of all its stages.
 
-    None for micro-batches; 0 as long as its tasks are not known.
+    None for micro-batches; 0 while its tasks are not known.
     """
     admission_rows: int | None = None
-    """Rows a trigger may take; None where there is no limit."""
+    """Maximum rows per trigger; None if there is no limit."""
     running_batch: RunningBatch | None = None
-    """What it is working on; None where it waits, or where a running batch cannot be seen."""
+    """The running batch; None if it is waiting or the batch cannot be observed."""
     arrival: ArrivalSample | None = None
     lags: tuple[PartitionLag, ...] = ()
-    """The partitions that are furthest behind, the worst first; none where the source does not tell them apart."""
+    """The partitions with the largest lag, worst first; empty if the source does not report partitions."""
     partitions: int | None = None
-    """Partitions that the source has; None where it does not tell."""
+    """Number of source partitions; None if the source does not report it."""
     gated: bool = False
-    """Its source takes a new admission limit without a restart."""
+    """Its source accepts a new admission limit without a restart."""
     restartable: bool = False
     rebalancing: bool = False
-    """A restart is under way: what is seen of it now says nothing about its load."""
+    """A restart is in progress, so current figures do not reflect its load."""
     rebalance: RebalanceReport | None = None
     """The restart that ended since the last observation."""
     state_places: tuple[str, ...] = ()
-    """The executor that ran each state partition, by partition; "" where none did, or several with a part of it each.
+    """The executor that ran each state partition, by partition; "" if none did, or if several ran a part of it.
 
-    Empty for an application without state, and before its first batch.
+    Empty for an application without state and before its first batch.
     """
     state_movable: bool = False
-    """A state partition can be told which executor to go to."""
+    """State partitions can be moved to a chosen executor."""
     error: str | None = None
     estimated: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class ExecutorSample:
-    """One executor process; its slots are the tasks it runs at once."""
+    """One executor process. A slot runs one task at a time."""
 
     id: str
     host: str
@@ -242,7 +242,7 @@ class ExecutorSample:
     active_tasks: int
     since_s: float
     retiring: bool = False
-    """Chosen to go: it ends as soon as its state has moved away, or when nobody moves it."""
+    """Selected for removal: it ends once its state has moved away, or if its state is not moved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,16 +251,16 @@ class ExecutorPool:
 
     executors: tuple[ExecutorSample, ...]
     requested: int
-    """How many were last asked for; more or fewer may be registered while the request is on its way."""
+    """The last requested number. The registered number may differ until the request is fulfilled."""
     slots_per_executor: int
     scalable: bool = True
-    """False where the cluster manager, or somebody else, rules the size."""
+    """False if the cluster manager or another program controls the size."""
     memory_bytes: int | None = None
     """Heap of an executor."""
 
     def __post_init__(self) -> None:
         if self.slots_per_executor < 1:
-            raise ValueError(f"an executor has at least one slot, not {self.slots_per_executor}")
+            raise ValueError(f"an executor must have at least 1 slot, not {self.slots_per_executor}")
 
     @property
     def registered(self) -> int:
@@ -273,13 +273,13 @@ class ExecutorPool:
 
 @dataclass(frozen=True, slots=True)
 class HostSignal:
-    """What a probe has read; unknown is None."""
+    """Readings of a probe. Unknown values are None."""
 
     source: str
-    """Who read it: resctrl, perf or pressure."""
+    """The probe: resctrl, perf or pressure."""
     bandwidth_bytes_per_s: float | None = None
     cpu_pressure: float | None = None
-    """Share of time in which some process waited for a CPU."""
+    """Share of time in which at least one process waited for a CPU."""
     memory_pressure: float | None = None
 
 
@@ -292,22 +292,22 @@ class HostSample:
     cpu_busy: float | None
     """Busy share of all its CPUs since the last observation."""
     cpu_pressure: float | None = None
-    """Share of the last ten seconds in which some process waited for a CPU (pressure stall information)."""
+    """Share of the last ten seconds in which at least one process waited for a CPU (pressure stall information)."""
     memory_bytes: int | None = None
     memory_free_bytes: int | None = None
     signal: HostSignal | None = None
-    """What a probe of its memory says, where the work is done on it."""
+    """Reading of a memory probe, if executors run on this machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One immutable picture of everything at `time_s` (seconds since the epoch, or of simulated time)."""
+    """An immutable snapshot at `time_s` (seconds since the epoch, or simulated time)."""
 
     time_s: float
     applications: tuple[ApplicationSample, ...]
     pool: ExecutorPool
     hosts: tuple[HostSample, ...] = ()
     fleet: FleetSample | None = None
-    """What the centre of a fleet, or the manager of a region, sees."""
+    """What the centre of a fleet or the manager of a region observes."""
     standing: Standing | None = None
-    """Of a host or a region: how it stands with the centre. None where there is nobody to ask."""
+    """For a host or a region, its relation to the centre. None outside a fleet."""

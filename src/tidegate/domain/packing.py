@@ -1,4 +1,4 @@
-"""Nested values with NumPy arrays in them as bytes and back, exactly. JSON inside: reading one never runs code."""
+"""Exact serialisation of nested values with NumPy arrays. It uses JSON, so reading never executes code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The policy: what a user wants kept, and how freely the controller may act. Every field has a sane default."""
+"""The policy: the user's objectives, and how freely the controller may act. Every field has a default."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ class Policy(Section):
 
     retired: ClassVar[Retired] = RETIRED
 
-    mode: Mode = Field(Mode.APPLY, description="off watches, recommend decides and journals, apply acts.")
+    mode: Mode = Field(Mode.APPLY, description="off observes only, recommend decides and journals, apply acts.")
     objective: ObjectiveRule = Field(default_factory=ObjectiveRule, description="For every application.")
     executors: ExecutorRule = Field(default_factory=ExecutorRule, description="Bounds and price of the pool.")
     classes: dict[str, QosClassRule] = Field(default_factory=dict, description="Service classes by name.")
     applications: dict[str, ApplicationRule] = Field(default_factory=dict, description="By query name.")
-    freeze: tuple[Freeze, ...] = Field((), description="Times in which nothing disruptive is done.")
+    freeze: tuple[Freeze, ...] = Field((), description="Times without disruptive changes.")
     timezone: str = Field("UTC", description="Time zone of cron lines and of a budget's day, such as Europe/Berlin.")
-    knobs: KnobRule = Field(default_factory=KnobRule, description="What may be turned.")
-    guards: GuardRule = Field(default_factory=GuardRule, description="What keeps decisions from doing harm.")
+    knobs: KnobRule = Field(default_factory=KnobRule, description="Which knobs Tidegate may use.")
+    guards: GuardRule = Field(default_factory=GuardRule, description="Limits on decisions.")
     dynamic_allocation: Literal["refuse", "take-over"] = Field(
         "refuse", description="If Spark's own dynamic allocation is on: do not scale, or switch it off and scale."
     )
     journal: JournalRule = Field(default_factory=JournalRule, description="Where decisions are recorded.")
-    console: ConsoleRule | None = Field(None, description="Serve a page and metrics; left out: neither.")
-    interval_s: PositiveSeconds = Field(1.0, description="Seconds between two steps of the controller.")
+    console: ConsoleRule | None = Field(None, description="Serve a page and metrics; default: neither.")
+    interval_s: PositiveSeconds = Field(1.0, description="Seconds between controller steps.")
 
     @field_validator("mode", mode="before")
     @classmethod
@@ -75,7 +75,7 @@ class Policy(Section):
         return self
 
     def _misfits(self) -> Iterator[Misfit]:
-        """Names that lead nowhere."""
+        """Yield references to undefined classes, and classes that no application uses."""
         used = {rule.qos_class for rule in self.applications.values()}
         known = ", ".join(self.classes) or "none"
         for name, rule in self.applications.items():
@@ -90,10 +90,10 @@ class Policy(Section):
                 text += f"remove it or write applications.NAME.class: {name}"
                 yield Misfit(("classes", name), text, needs=("applications",))
 
-    # what is promised to an application
+    # objectives
 
     def objective_of(self, application: str) -> Objective:
-        """Its own objective; what that leaves out is its class's, else everybody's."""
+        """Return the application's objective. Missing values come from its class, then from the policy."""
         rule, latency_s, percentile = self.applications.get(application), None, None
         if rule is not None:
             stated = (rule.objective, self.classes.get(rule.qos_class) if rule.qos_class else None)
@@ -105,7 +105,7 @@ class Policy(Section):
         )
 
     def class_of(self, application: str) -> QosClass:
-        """The service class of an application; one without a class weighs 1."""
+        """Return the service class of an application. Without a class its weight is 1."""
         name = self.class_name(application)
         return (self.classes[name] if name else _NO_CLASS).with_objective(self.objective_of(application))
 
@@ -119,13 +119,13 @@ class Policy(Section):
 
     @property
     def consumer_groups(self) -> dict[str, str]:
-        """The consumer group that each application's progress is committed to, where one is named."""
+        """The consumer group for each application that has one."""
         return {name: rule.consumer_group for name, rule in self.applications.items() if rule.consumer_group}
 
-    # what holds at a time (of the observation, in seconds since 1970)
+    # rules that depend on time (of the observation, in seconds since 1970)
 
     def least_executors(self, time_s: float) -> int:
-        """The minimum at this time, scheduled minimums included.
+        """Return the minimum at this time, including scheduled minimums.
 
         >>> policy = Policy.model_validate(
         ...     {"executors": {"minimum": [{"cron": "0 7 * * 1-5", "for": "3h", "executors": 3}]}}
@@ -137,24 +137,24 @@ class Policy(Section):
         return max(self.executors.min, scheduled.executors) if scheduled else self.executors.min
 
     def scheduled_minimum(self, time_s: float) -> ScheduledMinimum | None:
-        """The largest scheduled minimum at this time."""
+        """Return the largest scheduled minimum at this time."""
         open_now = [rule for rule in self.executors.minimum if rule.spans(self.timezone).active(time_s)]
         return max(open_now, key=lambda rule: rule.executors, default=None)
 
     def frozen(self, time_s: float) -> Freeze | None:
-        """The freeze at this time; of several the strictest."""
+        """Return the freeze at this time, or the strictest of several."""
         open_now = [rule for rule in self.freeze if rule.spans(self.timezone).active(time_s)]
         return min(open_now, key=lambda rule: rule.growth, default=None)
 
     def next_change_s(self, time_s: float) -> float | None:
-        """When a freeze or a scheduled minimum next begins or ends; None where none ever does."""
+        """Return when a freeze or a scheduled minimum next begins or ends, or None."""
         spans = (rule.spans(self.timezone) for rule in (*self.freeze, *self.executors.minimum))
         return min((at_s for one in spans if (at_s := one.next_change_s(time_s)) is not None), default=None)
 
     # money
 
     def affordable_executors(self, time_s: float, spent_today: float) -> int | None:
-        """The largest pool that the budget allows now; None where there is no budget.
+        """Return the largest pool that the budget allows now, or None without a budget.
 
         `spent_today`: executor-seconds since midnight in the policy's time zone (`day_start_s`).
         """
@@ -166,22 +166,23 @@ class Policy(Section):
         return max(affordable, self.least_executors(time_s))
 
     def most_executors(self, time_s: float, spent_today: float = 0.0) -> int:
-        """The maximum at this time: the policy's, or what the budget allows."""
+        """Return the maximum at this time: the policy's, or what the budget allows."""
         affordable = self.affordable_executors(time_s, spent_today)
         return self.executors.max if affordable is None else min(self.executors.max, affordable)
 
     def day_start_s(self, time_s: float) -> float:
-        """When the budget's day began."""
+        """Return the start of the budget's day."""
         return day_start_s(time_s, self.timezone)
 
     def cost(self, executor_s: float) -> float:
-        """Money for this many executor-seconds."""
+        """Return the price of this many executor-seconds."""
         return cost(executor_s, self.executors.price_per_hour)
 
-    # change while running
+    # changes while running
 
     def live_from(self, before: Policy) -> tuple[Policy, tuple[str, ...]]:
-        """This policy as it can take the place of `before` in a running controller, and the settings that cannot.
+        """Return this policy as a replacement for `before` in a running controller, and the settings that cannot
+        change.
 
         >>> changed = Policy.model_validate({"mode": "recommend", "journal": {"path": "other.db"}})
         >>> live, fixed = changed.live_from(Policy())

@@ -1,4 +1,4 @@
-"""What newer Pythons have in their standard library, for 3.10 as well."""
+"""Parts of newer standard libraries, for Python 3.10."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if sys.version_info >= (3, 11):
 else:
 
     class StrEnum(str, Enum):
-        """Members are strings and are written as such."""
+        """An enumeration whose members are strings."""
 
         __str__ = str.__str__
         __format__ = str.__format__
@@ -25,7 +25,7 @@ UTC = timezone.utc
 
 
 def iso_time(text: str) -> datetime:
-    """The time that is written in ISO 8601; a trailing Z is UTC.
+    """Parse an ISO 8601 time; a trailing Z is UTC.
 
     >>> iso_time("2024-07-01T12:00:00.5Z").isoformat(), iso_time("2024-07-01 12:00").isoformat()
     ('2024-07-01T12:00:00.500000+00:00', '2024-07-01T12:00:00')
@@ -36,7 +36,7 @@ def iso_time(text: str) -> datetime:
 
 
 def _old_iso_time(text: str) -> datetime:
-    """3.10 reads what its own `isoformat` writes: no Z, and three or six digits of a second.
+    """Parse for Python 3.10, which only reads the output of `isoformat`: no Z, three or six digits of a second.
 
     >>> _old_iso_time("2024-07-01T12:00:00.5Z").microsecond
     500000

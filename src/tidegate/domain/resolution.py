@@ -1,7 +1,7 @@
-"""How finely figures are told: samples to a tenth of a millisecond, beliefs to four significant digits.
+"""Rounding of recorded figures: samples to a tenth of a millisecond, assessments to four significant digits.
 
-Spark's own times have a resolution of a millisecond, so digits beyond these carry no information. They would
-fill the journal all the same: noise does not compress.
+Spark's own times have a resolution of a millisecond, so further digits carry no information. They would still take
+space in the journal, because noise does not compress.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any, TypeVar, cast, overload
 
 T = TypeVar("T")
 
-_SAMPLE_DECIMALS = 4  # 0.1 ms; of shares 0.01 %
+_SAMPLE_DECIMALS = 4  # 0.1 ms; for shares 0.01 %
 _BELIEF_DIGITS = 4
 
 
 def rounded(sample: T) -> T:
-    """A sample with its times and shares to four decimals, and so with every sample inside it.
+    """Return a sample with its times and shares rounded to four decimals, including nested samples.
 
-    Costs of one row and the like (`…_per_…`) keep all their digits: they may be smaller than that.
+    Costs per row and similar values (`…_per_…`) keep all their digits, because they may be smaller than that.
 
     >>> from tidegate.domain.observation import DriverTimes
     >>> rounded(DriverTimes(planning_s=0.09809786268, log_s=0.05885871))
@@ -33,7 +33,7 @@ def told(figure: float) -> float: ...
 @overload
 def told(figure: None) -> None: ...
 def told(figure: float | None) -> float | None:
-    """A figure as a decision tells it, to four significant digits.
+    """Return a figure as decisions report it, to four significant digits.
 
     >>> told(0.0013524239), told(123456.7), told(0.0), told(None)
     (0.001352, 123500.0, 0.0, None)

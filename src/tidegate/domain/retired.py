@@ -1,4 +1,4 @@
-"""What to write instead of settings that earlier policies had."""
+"""What to write instead of removed settings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RETIRED: Retired = {
         "accuracy": _OPERATORS,
         "slow_watch_s": _OPERATORS,
         "task_overhead_s": _OPERATORS,
-        "payback_s": "a pause is weighed against what it gains. Write knobs: {parallelism: false} to forbid it",
+        "payback_s": "Tidegate weighs a pause against its gain. Write knobs: {parallelism: false} to forbid it",
     },
     "predictive": {
         "horizon": _SHARING,

@@ -1,4 +1,4 @@
-"""The sections of a policy: objectives, bounds, money, times, knobs and guards, each with its default and meaning."""
+"""The sections of a policy (objectives, bounds, cost, times, knobs, guards), with default and meaning of each field."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Knob = Literal["executors", "admission", "parallelism", "interval", "shares", "s
 
 
 class ObjectiveRule(Section):
-    """The latency that rows must keep, from arrival to the commit of their batch."""
+    """The latency objective of rows, from arrival to the commit of their batch."""
 
     latency_s: PositiveSeconds = Field(10.0, description="A row should be done within this many seconds.")
-    percentile: Share = Field(0.99, description="The share of rows that must be.")
+    percentile: Share = Field(0.99, description="The share of rows that must meet it.")
 
 
 class OwnObjectiveRule(Section):
@@ -41,14 +41,14 @@ class ApplicationRule(Section):
     objective: OwnObjectiveRule | None = Field(None, description="Its own objective.")
     qos_table: tuple[QosRow, ...] = Field((), description="More objectives: bounds on metrics.")
     qos_graphs: tuple[QosGraph, ...] = Field((), description="More objectives: utility over metrics.")
-    ignore: bool = Field(False, description="Watch it, never plan for it.")
+    ignore: bool = Field(False, description="Observe it, but never plan for it.")
     consumer_group: str | None = Field(
-        None, description="Kafka: commit its progress to this group, so that lag exporters can see it; read at attach."
+        None, description="Kafka: commit its progress to this consumer group, for lag exporters. Read at attach."
     )
 
 
 class SpanRule(Section):
-    """A span that recurs."""
+    """A recurring span."""
 
     cron: str = Field(description="Start: minute, hour, day of the month, month, day of the week, in `timezone`.")
     lasts_s: Duration = Field(alias="for", description="How long it lasts: 90s, 15m, 3h or 2d.")
@@ -64,16 +64,16 @@ class SpanRule(Section):
 
 
 class ScheduledMinimum(SpanRule):
-    """More executors at times when they are known to be needed."""
+    """A higher minimum at times of known demand."""
 
-    executors: Annotated[int, Field(ge=1)] = Field(description="Never fewer executors during the span.")
+    executors: Annotated[int, Field(ge=1)] = Field(description="Minimum number of executors during the span.")
 
 
 class Freeze(SpanRule):
-    """A span in which nothing disruptive is done."""
+    """A span without disruptive changes."""
 
-    growth: bool = Field(True, description="May executors be added meanwhile?")
-    reason: str = Field("", description="For the journal.")
+    growth: bool = Field(True, description="Whether executors may be added during the freeze.")
+    reason: str = Field("", description="Shown in the journal.")
 
     def __str__(self) -> str:
         why = f" ({self.reason})" if self.reason else ""
@@ -85,13 +85,13 @@ class ExecutorRule(Section):
 
     retired: ClassVar[Retired] = RETIRED_OF_EXECUTORS
 
-    min: Annotated[int, Field(ge=1)] = Field(1, description="Never fewer executors.")
-    max: Annotated[int, Field(ge=1)] = Field(4, description="Never more executors.")
+    min: Annotated[int, Field(ge=1)] = Field(1, description="Minimum number of executors.")
+    max: Annotated[int, Field(ge=1)] = Field(4, description="Maximum number of executors.")
     price_per_hour: Annotated[float, Field(gt=0)] = Field(
-        1.0, description="What an executor costs in an hour; left at 1, budgets are in executor-hours."
+        1.0, description="Price of an executor per hour. With the default of 1, budgets are in executor-hours."
     )
     budget_per_day: Annotated[float, Field(gt=0)] | None = Field(
-        None, description="Most money for executors from midnight to midnight; the minimum is kept in any case."
+        None, description="Maximum cost of executors from midnight to midnight; the minimum is kept in any case."
     )
     minimum: tuple[ScheduledMinimum, ...] = Field((), description="A higher minimum at certain times.")
 
@@ -107,7 +107,7 @@ class ExecutorRule(Section):
             yield Misfit(("min",), f"{self.min} is above max {self.max}")
         least_cost = cost(self.min * DAY_S, self.price_per_hour)
         if self.budget_per_day is not None and least_cost > self.budget_per_day:
-            text = f"{self.budget_per_day:g} does not pay for min {self.min}, which costs {least_cost:g} a day: "
+            text = f"{self.budget_per_day:g} does not pay for min {self.min}, which costs {least_cost:g} per day: "
             yield Misfit(("budget_per_day",), text + "raise the budget or lower the minimum")
         for place, scheduled in enumerate(self.minimum):
             if scheduled.executors > self.max:
@@ -115,11 +115,11 @@ class ExecutorRule(Section):
 
 
 class KnobRule(Section):
-    """Which knobs Tidegate may turn."""
+    """Which knobs Tidegate may use."""
 
     executors: bool = Field(True, description="The number of executors.")
-    admission: bool = Field(True, description="Rows that a trigger may take.")
-    parallelism: bool = Field(True, description="Tasks of operators; a restart.")
+    admission: bool = Field(True, description="Rows that a trigger takes.")
+    parallelism: bool = Field(True, description="Tasks of operators; needs a restart.")
     interval: bool = Field(True, description="The trigger interval.")
     shares: bool = Field(True, description="Shares of applications and classes on the same slots.")
     state: bool = Field(True, description="Which executor holds a state partition.")
@@ -128,55 +128,51 @@ class KnobRule(Section):
 
 
 class GuardRule(Section):
-    """What keeps a decision from doing harm."""
+    """Limits on decisions."""
 
     disruptions_per_hour: Annotated[int, Field(ge=0)] = Field(
-        30, description="Most shrinks and restarts in any hour; growing is never held back by it."
+        30, description="Maximum shrinks and restarts in any hour; growth is never held back."
     )
     max_age_s: PositiveSeconds = Field(
-        30.0, description="Metrics older than this are stale: nothing is changed on them."
+        30.0, description="Metrics older than this are stale, and nothing is changed based on them."
     )
-    cool_down_up_s: Seconds = Field(8.0, description="Seconds between growing the pool and growing it again.")
-    cool_down_down_s: Seconds = Field(30.0, description="Seconds between any change of the pool and shrinking it.")
+    cool_down_up_s: Seconds = Field(8.0, description="Minimum seconds between two growths of the pool.")
+    cool_down_down_s: Seconds = Field(30.0, description="Minimum seconds between any change of the pool and a shrink.")
     move_old_rocksdb: bool = Field(
-        False, description="Move state that RocksDB holds also before Spark 4.1, where reloading it has known bugs."
+        False, description="Also move RocksDB state before Spark 4.1, where reloading it has known bugs."
     )
 
 
 class JournalRule(Section):
-    """Where decisions are recorded, and how much of them is kept."""
+    """Where decisions are recorded, and how much is kept."""
 
     path: str | None = Field(
-        None, description="SQLite file for knowledge and journal; left out: tidegate-NAME.db where the job runs."
+        None, description="SQLite file for knowledge and journal; default: tidegate-NAME.db where the job runs."
     )
-    keep_days: Annotated[float, Field(gt=0)] = Field(
-        7.0, description="Steps older than this are rolled up by the minute."
-    )
-    max_megabytes: Annotated[float, Field(gt=0)] = Field(200.0, description="Beyond this size the oldest entries go.")
+    keep_days: Annotated[float, Field(gt=0)] = Field(7.0, description="Older steps are rolled up by the minute.")
+    max_megabytes: Annotated[float, Field(gt=0)] = Field(200.0, description="Beyond this size the oldest are removed.")
     history: str | None = Field(
-        None, description="Folder for a history of every metric, as Parquet; left out: none is kept."
+        None, description="Folder for a history of all metrics as Parquet; default: no history."
     )
 
 
 class ConsoleRule(Section):
     """A page, an API and metrics, served from the driver."""
 
-    port: Annotated[int, Field(ge=0, le=65535)] = Field(4050, description="Port to listen on; 0 takes a free one.")
-    host: str = Field(
-        "127.0.0.1", description="Address to listen on; any other than this machine's loopback needs a token."
-    )
+    port: Annotated[int, Field(ge=0, le=65535)] = Field(4050, description="Port to listen on; 0 selects a free port.")
+    host: str = Field("127.0.0.1", description="Address to listen on; any address other than loopback needs a token.")
     token_file: str | None = Field(
         None,
-        description="File with the token for steering; left out: the environment's TIDEGATE_CONSOLE_TOKEN, or none.",
+        description="File with the token for steering; default: environment variable TIDEGATE_CONSOLE_TOKEN, if set.",
     )
     certificate: str | None = Field(None, description="Certificate file (PEM) for HTTPS.")
     key: str | None = Field(None, description="Its private key (PEM).")
     page: bool = Field(True, description="false serves metrics and the API only.")
     alert_webhook: Annotated[str, Field(pattern="^https?://")] | None = Field(
-        None, description="Address that alerts are posted to as JSON."
+        None, description="URL to which alerts are posted as JSON."
     )
-    alert_command: str | None = Field(None, description="Command that gets each alert as JSON on standard input.")
+    alert_command: str | None = Field(None, description="Command that receives each alert as JSON on standard input.")
     otlp_endpoint: Annotated[str, Field(pattern="^https?://")] | None = Field(
         None,
-        description="OpenTelemetry collector that metrics are pushed to (OTLP over HTTP), such as http://127.0.0.1:4318.",
+        description="OpenTelemetry collector that receives the metrics (OTLP over HTTP), such as http://127.0.0.1:4318.",
     )

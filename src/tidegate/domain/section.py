@@ -1,4 +1,4 @@
-"""The base of every section of a policy: nothing unknown, nothing infinite, nothing changed later."""
+"""Base of all policy sections: no unknown settings, no infinite numbers, immutable."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Duration = Annotated[
 ]
 """Seconds, written `90s`, `15m`, `3h` or `2d`."""
 Retired = Mapping[str, "str | Mapping[str, str]"]
-"""Settings that are no longer read: what to write instead, by name; of a former section, by the name of each part."""
+"""Removed settings and what to write instead, by name; for a former section, by the name of each part."""
 
 
 class Section(BaseModel):

@@ -1,4 +1,4 @@
-"""What the world should look like. `converge` drives it there, tick after tick, until it is so."""
+"""The desired state of the cluster. `converge` drives the cluster towards it at every tick."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """A level for every knob that has ever been turned. A knob that is not mentioned is left as it is.
+    """The level of every knob that was ever set. Knobs that are not mentioned stay unchanged.
 
     >>> targets = Targets().after([ScaleExecutors(3), SetAdmission("words", 500)])
     >>> targets.executors, targets.admission
@@ -39,7 +39,7 @@ class Targets:
 
     executors: int | None = None
     admission: Mapping[str, int | None] = field(default_factory=dict)
-    """Rows per trigger, by application; None lifts a limit that was set."""
+    """Rows per trigger, by application; None removes a limit that was set."""
     parallelism: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Tasks by application and operator."""
     interval_s: Mapping[str, float] = field(default_factory=dict)
@@ -50,11 +50,11 @@ class Targets:
     placements: Mapping[str, str] = field(default_factory=dict)
     """The host of each application of a fleet."""
     hosts: Mapping[str, str | None] = field(default_factory=dict)
-    """Hosts of a fleet, and the region of each; None: it is to go."""
+    """Hosts of a fleet with their regions; None means that the host should leave."""
 
     def after(self, actions: Iterable[Action]) -> Targets:
-        """These targets with the actions' levels in place of their own."""
-        limits: dict[str, int | None] = {}  # there may be thousands: one copy for all of them
+        """Return these targets updated with the actions."""
+        limits: dict[str, int | None] = {}  # there may be thousands of actions: copy only once
         moves: dict[str, str] = {}
         targets = self
         for action in actions:
@@ -68,7 +68,7 @@ class Targets:
         return replace(targets, placements={**targets.placements, **moves}) if moves else targets
 
     def without(self, actions: Iterable[Action]) -> Targets:
-        """These targets without what the actions name: the world refused them, so they are not asked for again.
+        """Return these targets without those of the actions, which were refused and are not requested again.
 
         >>> Targets(executors=3).without([ScaleExecutors(3)]) == Targets()
         True
@@ -79,7 +79,7 @@ class Targets:
         return targets
 
     def without_application(self, name: str) -> Targets:
-        """The application has ended: nothing is asked of it any more."""
+        """Return these targets without those of an application that has ended."""
         return replace(
             self,
             admission=_less(self.admission, name),
@@ -90,7 +90,7 @@ class Targets:
         )
 
     def still_standing(self, fleet: FleetSample) -> Targets:
-        """Without what the fleet's book has overtaken: users move applications too, hosts are lost, requests end.
+        """Return these targets without those that the registry has superseded: users move applications, hosts are lost.
 
         >>> from tidegate.domain.fleet import FleetApplication
         >>> seen = FleetSample((), (FleetApplication("words", None, 1.0, assigned="east-2"),))
@@ -117,7 +117,7 @@ class Targets:
         )
 
     def actions(self) -> tuple[Action, ...]:
-        """Every target as an action, for receipts and for people."""
+        """Return every target as an action, for receipts and display."""
         found: list[Action] = [] if self.executors is None else [ScaleExecutors(self.executors)]
         found += [SetAdmission(name, rows) for name, rows in self.admission.items()]
         found += [

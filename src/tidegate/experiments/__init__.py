@@ -1,1 +1,1 @@
-"""One file per demonstration, table or figure; each reads like the section it reproduces."""
+"""One file per demonstration, table or figure. Each follows the section of the paper that it reproduces."""

@@ -1,8 +1,9 @@
-"""Complete latency over rows per batch × executors on Spark, maximum throughput, and the way into congestion.
+"""Complete latency over rows per batch × executors on Spark, maximum throughput, and congestion.
 
-After the second paper's Table II and figures 5 – 11: WordCount, and workloads that wear out CPU, memory or network. One
-embedded cluster serves all cells, which are measured from the most executors down: executors only leave, so that
-every one that is measured is warm. The first cell is measured again at the end; the difference is the drift.
+After the second paper's Table II and figures 5 – 11: WordCount, and workloads bound by CPU, memory or network. One
+embedded cluster serves all cells. It starts with the most executors and only removes them, so all measured executors
+are
+warm. The first cell is measured again at the end; the difference is the drift.
 """
 
 from __future__ import annotations
@@ -32,17 +33,17 @@ from tidegate.load import Burst, Constant
 from tidegate.workloads.wordcount import WordCount
 
 LOOKUP_S = 0.0002
-"""WordCount's wait per row: 5000 rows a second and slot at most."""
+"""WordCount's wait per row: at most 5000 rows per second and slot."""
 FIXED_TASKS = 12
 T = TypeVar("T")
 _BACKLOG_ROWS_PER_S = 1e6
 _TRICKLE_ROWS_PER_S, _TRICKLE_S = 20.0, 6.0
 _LIMIT_S = 180.0
 _STARTS, _TOO_SLOW = 3, "connect back"
-_LEAST_PRESENT = 0.1  # rows' latencies are known of the runs at a rate only
+_LEAST_PRESENT = 0.1  # row latencies are known only for the runs at a given rate
 
 Told = Callable[[int, int, str], None]
-"""Steps done, steps in all, what is going on."""
+"""Reports progress: steps done, total steps, current activity."""
 
 
 @dataclass
@@ -64,28 +65,28 @@ class Course:
         self.told(self.done, self.plan.steps, what)
 
     def named(self, name: str) -> str:
-        """Every start has a name of its own: its batches are then found by it."""
+        """Return a unique name for a start, so that its batches can be found."""
         self.started += 1
         return f"{name}-{self.started}"
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A query that runs, and what it was made of."""
+    """A running query and its settings."""
 
     query: RestartableQuery
     job: WordCount
 
 
 def start_cluster(plan: Plan) -> SparkSession:
-    """The cluster of all cells, with the most executors that any of them has."""
+    """Start the cluster for all cells, with the largest number of executors that any of them needs."""
     most = max(plan.executors)
     settings = {"spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true"}
     return embedded_session("tidegate-batch-latency", most, most, plan.slots, settings=settings)
 
 
 def run(plan: Plan, out: Path, told: Told, spark: SparkSession | None = None) -> dict[str, Any]:
-    """Measure everything; the journal, the correlation table and the figures go to `out`. Spark is stopped."""
+    """Measure everything and write the journal, the correlation table and the figures to `out`. Stops Spark."""
     from tidegate.experiments import batch_latency_figures as figures
 
     out.mkdir(parents=True, exist_ok=True)
@@ -125,7 +126,7 @@ def measure(spark: SparkSession, course: Course) -> None:
         _again(gate, course, plan.workloads[0], sizes[0])
         gate.settle()
     if gate.failure is not None:
-        raise EnvironmentUnfit(f"the watching ended early: {gate.failure}")
+        raise EnvironmentUnfit(f"observation ended early: {gate.failure}")
 
 
 def evaluate(course: Course) -> tuple[dict[str, Any], Correlations | None]:
@@ -171,7 +172,7 @@ def _known(found: Iterator[T | None]) -> list[T]:
 
 
 def _job(plan: Plan, workload: str, executors: int, tasks: str = "per-slot") -> WordCount:
-    """A workload on an endless backlog, batch after batch, with one task per slot or with as many on any pool."""
+    """A workload with an unlimited backlog, with one task per slot or a fixed number of tasks on any pool."""
     count = FIXED_TASKS if tasks == "fixed" else executors * plan.slots
     return WORKLOADS[workload](
         Constant(rate=_BACKLOG_ROWS_PER_S),
@@ -187,9 +188,10 @@ def _job(plan: Plan, workload: str, executors: int, tasks: str = "per-slot") -> 
 
 @contextlib.contextmanager
 def _started(gate: Gate, course: Course, name: str, make: Callable[[], WordCount]) -> Iterator[Started]:
-    """A query that has committed its first batch, stopped at a boundary in the end.
+    """Run a query that has committed its first batch, and stop it at a batch boundary at the end.
 
-    Spark gives the source's Python process ten seconds to call back, which a busy machine may miss: then once more.
+    Spark gives the source's Python process ten seconds to connect. A busy machine may miss that, so the start is
+    retried.
     """
     for attempt in range(_STARTS):
         job = make()
@@ -212,7 +214,7 @@ def _started(gate: Gate, course: Course, name: str, make: Callable[[], WordCount
 
 
 def _await_batches(query: RestartableQuery, count: int) -> None:
-    """Until `count` more batches have been committed."""
+    """Wait until `count` more batches have been committed."""
     first = _last_batch(query)
     deadline_s = time.monotonic() + _LIMIT_S
     while _last_batch(query) < first + count:
@@ -233,7 +235,7 @@ def _check(query: RestartableQuery) -> None:
 
 
 def _warm(gate: Gate, course: Course, workload: str, executors: int) -> None:
-    """Have every executor load what the workload needs before anything is measured."""
+    """Let every executor load what the workload needs before measuring."""
     with _started(gate, course, f"warm-{workload}", lambda: _job(course.plan, workload, executors)) as started:
         _await_batches(started.query, course.plan.warm_batches)
         started.query.admit(Admission(course.plan.congestion_rows))
@@ -241,7 +243,7 @@ def _warm(gate: Gate, course: Course, workload: str, executors: int) -> None:
 
 
 def _cells(gate: Gate, course: Course, workload: str, tasks: str, executors: int) -> None:
-    """All sizes in one query: its gate is turned between them."""
+    """Measure all sizes in one query; the admission limit changes between them."""
     plan = course.plan
     name = f"{workload}-{tasks}"
     with _started(gate, course, name, lambda: _job(plan, workload, executors, tasks)) as started:
@@ -253,14 +255,14 @@ def _cells(gate: Gate, course: Course, workload: str, tasks: str, executors: int
 def _cell(query: RestartableQuery, plan: Plan, rows: int, executors: int) -> CellWindow:
     query.admit(Admission(rows))
     from_s = time.time()
-    _await_batches(query, plan.batches + 2)  # one of the size before, and the first of this one, are left out
+    _await_batches(query, plan.batches + 2)  # skip one batch of the previous size and the first of this one
     while time.time() < from_s + plan.cell_s:
         time.sleep(0.1)
     return CellWindow(query.name, rows, executors, from_s, time.time())
 
 
 def _congestion(gate: Gate, course: Course, workload: str) -> None:
-    """Rates up to more than can be borne, as shares of what full batches came to on as many executors."""
+    """Measure rates up to overload, as shares of the throughput of full batches on the same number of executors."""
     plan, executors = course.plan, course.plan.congestion_executors
     gate.settle()
     entries = list(read_entries(course.store))
@@ -276,7 +278,7 @@ def _congestion(gate: Gate, course: Course, workload: str) -> None:
 
 
 def _rate(gate: Gate, course: Course, workload: str, rate: float) -> RateWindow:
-    """One rate for a while; a trickle comes first, so that no cold batch leaves a backlog behind."""
+    """Run one rate for a while. A low rate comes first, so that no cold batch leaves a backlog."""
     plan = course.plan
     load = Burst(_TRICKLE_ROWS_PER_S, rate, _TRICKLE_S, plan.rate_s)
 
@@ -294,7 +296,7 @@ def _rate(gate: Gate, course: Course, workload: str, rate: float) -> RateWindow:
 
 
 def _again(gate: Gate, course: Course, workload: str, executors: int) -> None:
-    """The first cell once more, on executors that came back: what has drifted meanwhile."""
+    """Measure the first cell again, on new executors, to find the drift."""
     plan = course.plan
     course.say(f"{workload}: the first cell once more", steps=1)
     _warm(gate, course, workload, executors)

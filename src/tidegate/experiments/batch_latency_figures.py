@@ -59,13 +59,13 @@ def draw_latency(part: Part, fixed: Part | None, path: Path) -> Path:
 
 
 def draw_throughput(parts: Mapping[str, Part], path: Path) -> Path:
-    """Figure 7: the most rows a second per executors."""
+    """Figure 7: maximum rows per second by executors."""
     figure = _figure(5.0, 3.4)
     (axes,) = _row(figure, 1)
     for name, part in parts.items():
         found = [(each["executors"], each["rows_per_s"]) for each in part["max_throughput"]]
         axes.plot(*zip(*found, strict=True), marker="o", markersize=4, label=name)
-    axes.set(xlabel="executors", ylabel="most rows a second", ylim=(0, None))
+    axes.set(xlabel="executors", ylabel="maximum rows per second", ylim=(0, None))
     axes.set_xticks(sorted({each["executors"] for part in parts.values() for each in part["max_throughput"]}))
     axes.legend(frameon=False, fontsize=8)
     return _saved(figure, path)
@@ -83,13 +83,13 @@ def draw_congestion(parts: Mapping[str, Part], path: Path) -> Path:
         latency.set(ylabel=f"{name}\nrow latency (s)", ylim=(0, None))
         throughput.plot(rate, rate, color="grey", linestyle="--", linewidth=1, label="all of it")
         throughput.plot(rate, [each["throughput_rows_per_s"] for each in rates], marker="o", markersize=3)
-        throughput.set(ylabel="rows out a second", ylim=(0, None))
+        throughput.set(ylabel="rows out per second", ylim=(0, None))
         for operator in rates[-1]["capacity"]:
             values = [each["capacity"].get(operator, np.nan) for each in rates]
             capacity.plot(rate, values, marker="o", markersize=3, label=operator)
         capacity.set(ylabel="capacity in use", ylim=(0, 1.05))
         for axes in (latency, throughput, capacity):
-            axes.set_xlabel("rows in a second")
+            axes.set_xlabel("rows in per second")
             axes.legend(frameon=False, fontsize=7)
             _plain(axes)
     return _saved(figure, path)

@@ -1,4 +1,4 @@
-"""What the runs of `batch_latency` came to: cells, rates and findings, all read from the journal."""
+"""The results of `batch_latency`: cells, rates and findings, all read from the journal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidegate.history import MetricRecord, MetricTable, ObservationFlattener
 from tidegate.load import LoadProfile, Timeline
 
 WORK_OPERATORS = ("split", "digest", "gather", "widen")
-"""The costly operator of each workload: told apart by name, alike by role."""
+"""The costly operator of each workload."""
 TABLE_METRICS = (
     "rows",
     "executors",
@@ -34,14 +34,14 @@ TABLE_METRICS = (
 )
 """The metrics of the correlation table; the file of pairs has them all."""
 _ROLE = "work"
-_MET = 0.95  # of the rows that arrive: below, a rate is not borne
+_MET = 0.95  # share of arriving rows; below it a rate is not sustained
 _BACKLOG_ONLY = ("latency_", "data_delay_s", "backlog_rows", "input_rows_per_s", "arrival_rows_per_s", "admission_rows")
 _SETTINGS = ("warming", "uptime_s", "trigger_interval_s", "executors_requested")
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Full batches of one size on so many executors. Complete latency: from a batch's start to its commit."""
+    """Full batches of one size on a number of executors. Complete latency is from a batch's start to its commit."""
 
     rows_per_batch: int
     executors: int
@@ -105,11 +105,11 @@ def cell_of(entries: Sequence[Entry], window: CellWindow) -> Cell | None:
         if batch.rows == window.rows_per_batch
         and batch.started_s >= window.from_s
         and batch.committed_s <= window.until_s
-    ][1:]  # the first batch of a size makes its plans and buffers
+    ][1:]  # the first batch of a size creates plans and buffers
     if not inside:
         return None
     durations_s = np.array([batch.duration_s for batch in inside])
-    # Batches follow one another at once, so their starts give the period; one alone has its duration.
+    # Batches follow one another immediately, so their starts give the period; a single one has only its duration.
     periods_s = np.diff([batch.started_s for batch in inside]) if len(inside) > 1 else durations_s
     return Cell(
         rows_per_batch=window.rows_per_batch,
@@ -122,7 +122,7 @@ def cell_of(entries: Sequence[Entry], window: CellWindow) -> Cell | None:
 
 
 def rate_of(entries: Sequence[Entry], window: RateWindow) -> Rate | None:
-    """Rows by arrival, batches by commit; a row that is not done by the end is late by its age then."""
+    """Count rows by arrival and batches by commit. An unfinished row counts at its age at the end."""
     timeline = Timeline(window.load)
     arrivals_s = timeline.arrivals_s(0, timeline.rows_by(window.until_s - window.start_s))
     latencies_s, _ = row_latencies(entries, window.application, arrivals_s, window.start_s, window.until_s)
@@ -164,7 +164,7 @@ def records_of(entries: Iterable[Entry], applications: set[str]) -> list[MetricR
 def pooled_table(entries: Sequence[Entry], cells: set[str], rates: set[str]) -> MetricTable:
     """All warm batches of all runs in one table, the costly operators under one name.
 
-    In cells rows come from an endless backlog: their age, and how many wait, are no metrics there.
+    In cells, rows come from an unlimited backlog, so their age and number are not meaningful.
     """
     records = [_pooled(record, drop=_BACKLOG_ONLY) for record in records_of(entries, cells)]
     records += [_pooled(record, drop=()) for record in records_of(entries, rates)]
@@ -194,7 +194,7 @@ def max_throughput(cells: Sequence[Cell]) -> list[dict[str, float]]:
 
 
 def scaling(cells: Sequence[Cell]) -> dict[str, Any]:
-    """Whether batches get slower or faster with executors, size by size, and where the one turns into the other.
+    """Return whether batches get slower or faster with executors, by size, and where this reverses.
 
     >>> cells = [Cell(100, 1, 0.2, 0.2, 500, 3), Cell(100, 3, 0.4, 0.4, 250, 3)]
     >>> cells += [Cell(10000, 1, 4.0, 4.0, 2500, 3), Cell(10000, 3, 2.0, 2.0, 5000, 3)]
@@ -223,7 +223,7 @@ def scaling(cells: Sequence[Cell]) -> dict[str, Any]:
 
 
 def congested_from(rates: Sequence[Rate]) -> float | None:
-    """The lowest rate that was not borne: less than 95 % of it came out."""
+    """Return the lowest rate that was not sustained: less than 95 % of the rows were processed."""
     missed = [r.rate_rows_per_s for r in rates if r.throughput_rows_per_s < _MET * r.rate_rows_per_s]
     return min(missed, default=None)
 

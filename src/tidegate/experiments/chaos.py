@@ -1,7 +1,7 @@
-"""Stateful jobs on real executors, from a real broker to a transactional sink, while everything fails that can fail.
+"""Chaos run: stateful jobs on real executors, from a Kafka broker to a transactional sink, under injected faults.
 
-Two parts. A driver with two jobs under `tidegate.attach` with the default policy; then, where there is time for it, one
-application on a fleet of two hosts. Afterwards every row is looked for in the sinks, by key and by id.
+The run has two parts: a driver with two jobs under `tidegate.attach` with the default policy and, if the run is long
+enough, one application on a fleet of two hosts. Afterwards every row is checked in the sinks, by key and by id.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _FLEET_SHARE = 0.35
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How long, in which order, and what of it."""
+    """Length, order and kinds of faults."""
 
     minutes: float
     seed: int
@@ -49,13 +49,13 @@ class Plan:
 
     @property
     def fleet_s(self) -> float:
-        """Seconds for the fleet's faults; a short run has none."""
+        """Seconds for the fleet's faults; 0 for a short run."""
         return 60.0 * self.minutes * _FLEET_SHARE if self.minutes >= FLEET_FROM_MINUTES else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Where the run is played."""
+    """The environment of the run."""
 
     folder: Path
     broker: Broker
@@ -66,13 +66,13 @@ class Stage:
 
 
 def run(plan: Plan, folder: Path, told: Told) -> dict[str, Any]:
-    """The whole run; the document that `tidegate chaos --json` prints."""
+    """Run everything and return the document that `tidegate chaos --json` prints."""
     missing = available()
     if missing is not None:
         raise EnvironmentUnfit(missing)
     require_java()
     if (folder / "job").exists():
-        raise InvalidInput(f"{folder}: holds an earlier run, whose checkpoints would go on; remove it")
+        raise InvalidInput(f"{folder}: contains an earlier run with its checkpoints; remove it")
     folder = folder.resolve()
     left_out: dict[str, str] = {}
     with ExitStack() as open_things:
@@ -86,7 +86,7 @@ def run(plan: Plan, folder: Path, told: Told) -> dict[str, Any]:
         kinds = [kind for kind in plan.kinds if kind not in left_out]
         job_s = 60.0 * plan.minutes - plan.fleet_s
         parts = [_play_job(stage, kinds, job_s)]
-        _write(_document(plan, parts, left_out), folder)  # kept, whatever becomes of the rest
+        _write(_document(plan, parts, left_out), folder)  # kept, even if the rest fails
         if plan.fleet_s:
             parts.append(_play_fleet(stage, plan.fleet_s, job_s))
         else:
@@ -111,7 +111,7 @@ def _where_permitted(stack: ExitStack, thing: Thing, kind: str, left_out: dict[s
 
 
 def _play_job(stage: Stage, kinds: list[str], seconds: float) -> Part:
-    """The jobs under `attach`, and the faults of theirs."""
+    """Run the jobs under `attach` and their faults."""
     broker, disk, chance = stage.broker, stage.disk, stage.chance
     place = stage.folder / "job"
     place.mkdir(parents=True)
@@ -137,7 +137,7 @@ def _play_job(stage: Stage, kinds: list[str], seconds: float) -> Part:
             feed.finish()
             await_rows(lambda: sinks[COUNT].total() >= feed.rows and sinks[UNIQUE].total() >= feed.ids, driver.ensure)
             driver.stop()
-            if disk is not None:  # which goes with this run
+            if disk is not None:  # removed after this run
                 shutil.copy(journal, place / "journal.db")
         began_s = driver.began_s
     rows = {
@@ -148,7 +148,7 @@ def _play_job(stage: Stage, kinds: list[str], seconds: float) -> Part:
 
 
 def _play_fleet(stage: Stage, seconds: float, before_s: float) -> Part:
-    """An application on a fleet, and the faults of hosts and centre."""
+    """Run an application on a fleet and the faults of hosts and centre."""
     broker = stage.broker
     place = stage.folder / "fleet"
     place.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""A small disk that can be filled: a file system in memory for the journal, mounted where that is permitted."""
+"""A small in-memory file system for the journal that can be filled, if mounting is permitted."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class SmallDisk:
         subprocess.run(["umount", "--lazy", str(self.folder)], capture_output=True, check=False)
 
     def fill(self) -> None:
-        """Until not one byte more fits."""
+        """Fill the disk completely."""
         with contextlib.suppress(OSError), self._filler.open("wb", buffering=0) as file:
             while file.write(_BLOCK):
                 pass

@@ -1,9 +1,9 @@
-"""The process that the chaos run kills: a driver with two stateful jobs under Tidegate, kept up as a script would.
+"""The process that the chaos run kills: a driver with two stateful jobs under Tidegate and a supervising script.
 
 python -m tidegate.experiments.chaos_driver ORDERS    ORDERS: a JSON file, see `Orders`
 
-It says how it is, a line of JSON every quarter of a second, and takes words on its standard input: `stop`,
-`fail-observing`, `end-control`. When the input ends it ends too.
+It prints its status as a line of JSON every quarter of a second and accepts commands on standard input: `stop`,
+`fail-observing`, `end-control`. It exits when its input ends.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Orders:
     folder: str
     journal: str
     run: int
-    """Rises with every driver; the sink knows it."""
+    """Increases with every driver; the sink checks it."""
     jars: str
     settings: dict[str, str] = field(default_factory=dict)
 
@@ -57,7 +57,7 @@ class Orders:
 
 
 class Driver:
-    """One job through the gate, so that Tidegate may restart it, and one that knows nothing of Tidegate."""
+    """One job started through the gate, which Tidegate may restart, and one ordinary query."""
 
     def __init__(self, orders: Orders) -> None:
         self._orders = orders
@@ -68,12 +68,12 @@ class Driver:
         self._steps_before = 0
         self._gate = self._attach()
         self.failures: list[str] = []
-        """Why queries had to be started again."""
+        """Why queries had to be restarted."""
         self._count = self._start_count()
         self._unique = self._start_unique()
 
     def keep_up(self) -> None:
-        """Start again what has ended."""
+        """Restart what has ended."""
         if not self._gate.running:
             self._steps_before += self._gate.runner.steps
             self._gate = self._attach()
@@ -91,24 +91,24 @@ class Driver:
 
     @property
     def steps(self) -> int:
-        """Of the control, of all lives that it has had."""
+        """Control steps, over all attachments."""
         return self._steps_before + self._gate.runner.steps
 
     def fail_observing(self) -> None:
-        """The next steps of the control end with an error."""
+        """Make the next control steps fail with an error."""
         cluster, left = self._gate.cluster, _FAILED_STEPS
 
         def failing() -> object:
             nonlocal left
             left -= 1
             if left <= 0:
-                del cluster.observe  # the class's own again
+                del cluster.observe  # restore the class's own method
             raise OSError("injected by the chaos run")
 
         cluster.observe = failing  # type: ignore[method-assign,assignment]
 
     def end_control(self) -> None:
-        """Let the control's thread die wherever it is."""
+        """Kill the control thread."""
         thread = next((one for one in threading.enumerate() if one.name == "tidegate-control"), None)
         if thread is not None and thread.ident is not None:
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit))
@@ -158,7 +158,7 @@ def _listen(words: SimpleQueue[str]) -> None:
 
 
 def _own_output() -> TextIO:
-    """The pipe to whoever started this process; the JVM and all below it write to the log instead."""
+    """Return the pipe to the parent process. The JVM and its children write to the log instead."""
     said = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     return said
@@ -168,6 +168,6 @@ if __name__ == "__main__":
     said = _own_output()
     try:
         main(from_json(Orders, Path(sys.argv[1]).read_text()), said)
-    except Exception as error:  # Spark is gone, or cannot be had: the next driver goes on from the checkpoint
+    except Exception as error:  # Spark is gone or cannot start: the next driver continues from the checkpoint
         print(f"the driver ends: {type(error).__name__}: {error}", file=sys.stderr)
-        os._exit(1)  # without waiting for threads that wait for Spark
+        os._exit(1)  # do not wait for threads that wait for Spark

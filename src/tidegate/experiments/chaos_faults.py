@@ -1,4 +1,4 @@
-"""What is done to the job, each fault in one function that returns when the damage is done or has been taken back."""
+"""The faults, one function each. A function returns when the fault has been injected or undone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FROZEN_S, _FULL_S, _LOCKED_S, _CUT_S, _AWAY_S = 12.0, 15.0, 12.0, 10.0, 3.0
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Everything that can be struck."""
+    """Everything that a fault can hit."""
 
     driver: DriverProcess
     broker: Broker
@@ -48,17 +48,17 @@ def kill_python_worker(scene: Scene) -> None:
 
 
 def fail_control(scene: Scene) -> None:
-    """Two steps of the control end with an error."""
+    """Two control steps fail with an error."""
     scene.driver.tell("fail-observing")
 
 
 def kill_control(scene: Scene) -> None:
-    """The control's thread dies; the script that attached it attaches it again."""
+    """The control thread dies; the script attaches again."""
     scene.driver.tell("end-control")
 
 
 def lock_journal(scene: Scene) -> None:
-    """Somebody else holds the journal's database."""
+    """Another process locks the journal's database."""
     with closing(sqlite3.connect(scene.journal, timeout=30.0, isolation_level=None)) as database:
         database.execute("BEGIN EXCLUSIVE")
         time.sleep(_LOCKED_S)
@@ -74,7 +74,7 @@ def fill_disk(scene: Scene) -> None:
 
 
 def kill_driver(scene: Scene) -> None:
-    """The Python process of the driver; its JVM and its executors end by themselves. Another one starts at once."""
+    """Kill the Python process of the driver. Its JVM and executors then exit. Another driver starts immediately."""
     scene.driver.python().kill()
     scene.driver.wait_killed()
     scene.driver.start()
@@ -85,19 +85,19 @@ def freeze_driver(scene: Scene) -> None:
 
 
 def kill_jvm(scene: Scene) -> None:
-    """The driver's JVM; the Python process finds out by itself, and whoever looks after it starts another one."""
+    """Kill the driver's JVM. The Python process has to notice, and the supervisor starts another driver."""
     scene.driver.jvm().kill()
 
 
 def restart_broker(scene: Scene) -> None:
-    """Killed, away for a moment, and back with what it had on disk."""
+    """Kill the broker and restart it shortly afterwards with its data on disk."""
     scene.broker.kill()
     time.sleep(_AWAY_S)
     scene.broker.start()
 
 
 def cut_network(scene: Scene) -> None:
-    """Between the broker and everybody else; packets are lost without a word."""
+    """Cut the network between the broker and all clients. Packets are dropped silently."""
     assert scene.network is not None
     scene.network.cut()
     time.sleep(_CUT_S)

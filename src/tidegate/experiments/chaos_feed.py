@@ -1,7 +1,7 @@
-"""Rows for the chaos run: produced on time whatever happens, each remembered once the broker has it.
+"""Rows for the chaos run: produced at a steady rate, each recorded once the broker has accepted it.
 
-Half of the rows go to a few keys that every batch touches, half to many keys that come round once a minute: state that
-has gone missing in between shows when its key is next counted. Every tenth id is sent a second time, ten seconds later.
+Half of the rows go to a few keys that every batch updates, half to many keys that recur once a minute. Lost state shows
+when its key is counted next. Every tenth id is sent a second time, ten seconds later.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def key_of(row: int) -> str:
 
 
 def messages(row: int) -> Iterator[tuple[str, int]]:
-    """Keys and ids to send when this row is due: its own, and perhaps one that was sent before.
+    """Yield keys and ids to send when this row is due: its own, and possibly a duplicate of an earlier one.
 
     >>> list(messages(1)), list(messages(610))
     ([('quiet-0', 1)], [('busy-5', 610), ('busy-5', 10)])
@@ -42,7 +42,7 @@ def messages(row: int) -> Iterator[tuple[str, int]]:
 
 
 class Feed(threading.Thread):
-    """Sends rows at a steady rate until it is told to finish; then one more row for every key."""
+    """Sends rows at a steady rate until it is asked to finish; then one more row for every key."""
 
     def __init__(self, address: str, topic: str) -> None:
         super().__init__(name="feed", daemon=True)
@@ -50,7 +50,7 @@ class Feed(threading.Thread):
             from confluent_kafka import Producer
         except ModuleNotFoundError:
             raise EnvironmentUnfit("chaos produces with confluent-kafka: pip install confluent-kafka") from None
-        # A message is given up by nobody: whatever the broker goes through, it is sent again until it is there.
+        # Messages are retried until the broker has accepted them, whatever happens to it.
         settings = {"enable.idempotence": True, "message.timeout.ms": 0, "linger.ms": 5, "log_level": 0}
         self._producer = Producer({"bootstrap.servers": address, **settings})
         self._topic = topic
@@ -58,7 +58,7 @@ class Feed(threading.Thread):
         self._delivered: Counter[str] = Counter()
         self._failed: list[str] = []
         self.rows = 0
-        """Messages that were due by now."""
+        """Messages due so far."""
         self.ids = 0
         """Different ids among them."""
 
@@ -69,7 +69,7 @@ class Feed(threading.Thread):
             while self.ids < due:
                 self._send_row()
             self._producer.poll(0)
-        for _ in range(2 * _QUIET_KEYS):  # every key once more, so that the sink shows what the state holds
+        for _ in range(2 * _QUIET_KEYS):  # every key once more, so that the sink shows the content of the state
             self._send_row()
         if self._producer.flush(_FLUSH_S):
             self._failed.append(f"{len(self._producer)} messages were not delivered within {_FLUSH_S:g} s")
@@ -81,11 +81,11 @@ class Feed(threading.Thread):
         if self._failed:
             raise EnvironmentUnfit(
                 f"chaos: {len(self._failed)} rows may or may not have reached the broker ({self._failed[0]}); "
-                "nothing can be proved without them: see the broker's log"
+                "the result would not be conclusive: see the broker's log"
             )
 
     def expected(self) -> dict[str, int]:
-        """Rows of each key that the broker has taken."""
+        """Return the rows of each key that the broker has accepted."""
         return dict(self._delivered)
 
     def _send_row(self) -> None:

@@ -1,4 +1,4 @@
-"""The fleet's part of the chaos run: two hosts, a centre, one application, and each of them killed or frozen."""
+"""The fleet part of the chaos run: two hosts, a centre and one application, which are killed or frozen."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CENTRE_AWAY_S, _FROZEN_ON_S, _AWAKE_S, _LEASE_WAIT_S = 10.0, 5.0, 3.0, 90.0
 
 
 class ChaosFleet:
-    """A fleet as a user has it, by commands. It is taken down when the `with` block ends."""
+    """A fleet run by the user's commands. It is shut down when the `with` block ends."""
 
     def __init__(self, folder: Path, address: str, topic: str) -> None:
         self._folder = FleetFolder(folder / "fleet")
@@ -54,7 +54,7 @@ class ChaosFleet:
         try:
             self._do("down")
         except EnvironmentUnfit:
-            if kind is None:  # otherwise the first error is the one to show
+            if kind is None:  # otherwise the first error is reported
                 raise
 
     def strikes(self) -> Mapping[str, Callable[[], None]]:
@@ -62,7 +62,7 @@ class ChaosFleet:
         return dict(zip(KINDS, done, strict=True))
 
     def whole(self) -> bool:
-        """Are all hosts ready, as the centre sees it?"""
+        """Return whether the centre sees all hosts as ready."""
         states = dict(self._registry.fact("view", {}).get("hosts", {})).values()
         return sum(state == "ready" for state in states) >= _HOSTS and self.centre_alive()
 
@@ -77,18 +77,20 @@ class ChaosFleet:
         return {record.epoch: record.taken_s for record in self._folder.lease(APPLICATION).history()}
 
     def kill_agent(self) -> None:
-        """The Python process of the host that runs the application; its JVM is left to the watchdog."""
+        """Kill the Python process of the application's host. The watchdog has to kill its JVM."""
         self._host()[0].kill()
 
     def kill_host(self) -> None:
-        """All processes of that host at once."""
+        """Kill all processes of that host at once."""
         for process in self._host():
             process.kill()
 
     def freeze_host(self) -> None:
-        """All processes of that host, its watchdog too, until another has its lease; the watchdog wakes last.
+        """Freeze all processes of that host, including its watchdog, until another host has its lease.
 
-        The centre cannot kill it, as if nobody could reach the machine: it does wake up, and may try to commit.
+        The watchdog wakes up last. The centre cannot kill the host, as if the machine were unreachable, so it wakes up
+        and may try to commit.
+
         """
         processes, epoch = self._host(), max(self.began_s())
         entry = self._registry.hosts()[self._host_name()]
@@ -109,7 +111,7 @@ class ChaosFleet:
         _resume(dogs)
 
     def kill_centre(self) -> None:
-        """Nobody is there for a while; then somebody types `tidegate fleet up`."""
+        """Kill the centre and run `tidegate fleet up` some time later."""
         signal_centre(self._folder, signal.SIGKILL)
         time.sleep(_CENTRE_AWAY_S)
         self._do("up", "--wait", "60")
@@ -134,5 +136,5 @@ class ChaosFleet:
 
 def _resume(processes: list[psutil.Process]) -> None:
     for process in processes:
-        with contextlib.suppress(psutil.Error):  # it may have been killed meanwhile
+        with contextlib.suppress(psutil.Error):  # it may have been killed in the meantime
             process.resume()

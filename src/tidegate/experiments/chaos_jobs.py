@@ -1,7 +1,7 @@
 """The jobs of the chaos run, as a user would write them: a count by key, and ids that must come out once.
 
 Both keep state, read the same topic and write to a transactional sink. The count has a Python function in it, so that
-there are Python workers to lose.
+there are Python workers to kill.
 """
 
 from __future__ import annotations

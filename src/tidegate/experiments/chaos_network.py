@@ -1,6 +1,6 @@
-"""A network that can be cut: a namespace of its own for the broker, joined to this machine by one virtual cable.
+"""A network that can be cut: a separate namespace for the broker, connected by one virtual link.
 
-The addresses are link-local and no router passes them on, so that nothing outside of this machine can reach the broker.
+The addresses are link-local and not routed, so nothing outside this machine can reach the broker.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ class Network:
     def __init__(self) -> None:
         self._name = f"tidegate-{os.getpid()}"
         self._cable = f"tg{os.getpid()}"
-        link = f"169.254.{2 + os.getpid() % 250}"  # another run on this machine has another
+        link = f"169.254.{2 + os.getpid() % 250}"  # differs between runs on the same machine
         self._near, self.host = f"{link}.1", f"{link}.2"
         """The address inside."""
         self.within = ("ip", "netns", "exec", self._name)
-        """What to put before a command so that it runs inside."""
+        """Prefix for commands that run inside the namespace."""
 
     def __enter__(self) -> Network:
         if shutil.which("ip") is None:
@@ -42,10 +42,10 @@ class Network:
 
     def __exit__(self, *_: object) -> None:
         for words in (("link", "del", self._cable), ("netns", "del", self._name)):
-            subprocess.run(["ip", *words], capture_output=True, check=False)  # what is not there need not go
+            subprocess.run(["ip", *words], capture_output=True, check=False)  # nothing to remove
 
     def cut(self) -> None:
-        """From now on packets are lost in both directions; nobody is told."""
+        """Drop packets silently in both directions from now on."""
         _ip("-n", self._name, "link", "set", "eth0", "down")
 
     def mend(self) -> None:

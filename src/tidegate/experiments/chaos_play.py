@@ -1,4 +1,4 @@
-"""Strikes one fault after the other, in an order that the seed decides, and waits each time until all is as before."""
+"""Injects one fault after another, in an order given by the seed, and waits for recovery after each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidegate.experiments.chaos_sink import Sink
 from tidegate.experiments.chaos_watch import Watch, control_gap_s, recovered_s, usual_s
 
 Told = Callable[[str, float], None]
-"""Takes what is going on and the seconds played so far."""
+"""Reports the current activity and the seconds so far."""
 _FIRST_S, _GIVEN_UP_S = 240.0, 150.0
 _WARM_BOUND_S = 5.0
 _DRAIN_S = 240.0
@@ -20,20 +20,20 @@ _DRAIN_S = 240.0
 
 @dataclass(frozen=True, slots=True)
 class Struck:
-    """One fault and how long it hurt."""
+    """One fault and its time to recover."""
 
     kind: str
     at_s: float
-    """Since the first fault could have struck."""
+    """Seconds since faults could begin."""
     recovered_s: float | None
-    """Until no job was further behind than before; 0 where none ever was; None where it was given up."""
+    """Seconds until no job was further behind than before; 0 if none was; None if there was no recovery."""
     control_gap_s: float
-    """The longest time without a step of the control."""
+    """The longest time without a control step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """What became of a job's rows."""
+    """Counts of a job's rows."""
 
     rows_in: int
     rows_lost: int
@@ -42,18 +42,18 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What came of a part of the run."""
+    """The result of one part of the run."""
 
     struck: list[Struck]
     rows: dict[str, Rows]
     """By job."""
     overlaps: int
     restarts: list[str]
-    """Queries and drivers that ended with an error and were started again."""
+    """Queries and drivers that failed and were restarted."""
 
 
 class Play:
-    """Plays faults for a time."""
+    """Injects faults for some time."""
 
     def __init__(
         self,
@@ -63,20 +63,20 @@ class Play:
         keep: Callable[[], None] = lambda: None,
         ready: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`keep` is called again and again while waiting, as a supervisor looks after things; no fault strikes before
-        everything is `ready` for it.
+        """`keep` is called repeatedly while waiting and acts as a supervisor. No fault is injected before everything is
+        `ready`.
         """
         self._watch, self._chance, self._told = watch, chance, told
         self._keep, self._ready = keep, ready
 
     def warm_up(self) -> None:
-        """Until every job keeps up."""
+        """Wait until every job keeps up."""
         self._told("waiting until the jobs keep up", 0.0)
         if not self._wait(self._watch.now_s(), _WARM_BOUND_S, _FIRST_S):
             raise EnvironmentUnfit(f"chaos: the jobs did not keep up within {_FIRST_S:g} s, before any fault")
 
     def faults(self, strikes: Mapping[str, Callable[[], None]], seconds: float, before_s: float = 0.0) -> list[Struck]:
-        """Every kind once in each round, until the time is over; a fault that has begun is waited for."""
+        """Inject every kind once per round until the time is over. The last fault is awaited."""
         began_s = self._watch.now_s()
         struck: list[Struck] = []
         while self._watch.now_s() - began_s < seconds:
@@ -112,7 +112,7 @@ class Play:
 
 
 def await_rows(complete: Callable[[], bool], keep: Callable[[], None] = lambda: None) -> None:
-    """Until every row is in the sink, or it has to be given up: then the rows that are missing are the finding."""
+    """Wait until every row is in the sink, or until a timeout. Rows that are still missing count as lost."""
     deadline_s = time.monotonic() + _DRAIN_S
     while time.monotonic() < deadline_s and not complete():
         keep()
@@ -147,7 +147,7 @@ def judge_ids(ids: int, copies: Mapping[int, int]) -> Rows:
 
 
 def overlaps(sink: Sink, began_s: Mapping[int, float]) -> int:
-    """Batches that a run committed after a later run had been allowed to begin."""
+    """Return the batches that a run committed after a later run was allowed to start."""
     return sum(
         any(later > batch.run and since_s < batch.committed_s for later, since_s in began_s.items())
         for batch in sink.batches()

@@ -24,7 +24,7 @@ _STOP_S = 60.0
 
 
 class DriverProcess:
-    """Starts a driver, and another one after it. All of them are gone when the `with` block ends."""
+    """Starts a driver and its successors. All of them are gone when the `with` block ends."""
 
     def __init__(self, orders: Orders) -> None:
         self._orders = orders
@@ -35,7 +35,7 @@ class DriverProcess:
         self.began_s: dict[int, float] = {}
         """When each driver was started, by its number."""
         self.failures: list[str] = []
-        """What queries failed of, and drivers that ended by themselves."""
+        """Failures of queries, and drivers that exited on their own."""
 
     def __enter__(self) -> DriverProcess:
         self.start()
@@ -55,7 +55,7 @@ class DriverProcess:
         return len(self._sessions)
 
     def start(self) -> None:
-        """The next driver; it goes on where the last one was."""
+        """Start the next driver, which continues where the last one stopped."""
         self._steps_before, self._said = self.steps, {}
         orders = replace(self._orders, run=self.runs + 1)
         self.began_s[orders.run] = time.time()
@@ -63,7 +63,7 @@ class DriverProcess:
         file = folder / "orders.json"
         file.write_text(to_json(orders))
         command = [sys.executable, "-m", "tidegate.experiments.chaos_driver", str(file)]
-        environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}  # executors and Spark's pages listen here alone
+        environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}  # executors and Spark's UI listen only here
         with (folder / "driver.log").open("ab") as log:
             self._process = subprocess.Popen(
                 command, text=True, start_new_session=True, env=environment,
@@ -73,7 +73,7 @@ class DriverProcess:
         threading.Thread(target=self._listen, args=(self._process,), daemon=True).start()
 
     def ensure(self) -> None:
-        """Start another one where it has ended by itself."""
+        """Start another driver if the last one has exited."""
         if self._process is not None and self._process.poll() is not None:
             self.failures.append(f"driver {self.runs} ended with {self._process.returncode}")
             self.start()
@@ -85,13 +85,13 @@ class DriverProcess:
         self._process.stdin.flush()
 
     def stop(self) -> None:
-        """In good order."""
+        """Stop the driver gracefully."""
         assert self._process is not None
         try:
             self.tell("stop")
             self._process.wait(_STOP_S)
         except BrokenPipeError:
-            self.failures.append(f"driver {self.runs} had ended before it was told to")
+            self.failures.append(f"driver {self.runs} had exited before it was asked to")
         except subprocess.TimeoutExpired:
             self.failures.append(f"driver {self.runs} did not stop within {_STOP_S:g} s")
             self._process.kill()
@@ -109,7 +109,7 @@ class DriverProcess:
         )
 
     def python_workers(self) -> list[psutil.Process]:
-        """The processes that run a job's Python functions: those that the daemon has forked, not the daemon."""
+        """Return the processes that run a job's Python functions: the daemon's children, not the daemon."""
 
         def daemon(words: list[str]) -> bool:
             return any(word.endswith("warm_daemon") for word in words)
@@ -135,15 +135,15 @@ class DriverProcess:
                 try:
                     if chosen(process.cmdline()) and fits(process):
                         found.append(process)
-                except (psutil.Error, AttributeError):  # it has ended meanwhile, or its parent has
+                except (psutil.Error, AttributeError):  # it or its parent has ended in the meantime
                     continue
             if found:
                 return sorted(found, key=lambda process: process.create_time())
             time.sleep(0.1)
-        raise EnvironmentUnfit(f"chaos: there was no process to strike for {_VICTIM_WAIT_S:g} s: {what}")
+        raise EnvironmentUnfit(f"chaos: no process found to kill for {_VICTIM_WAIT_S:g} s: {what}")
 
     def _all(self, sessions: list[int] | None = None) -> list[psutil.Process]:
-        """Every process of these drivers, by default of all; each driver has a session of its own."""
+        """Return the processes of these drivers, by default of all. Each driver has its own session."""
         wanted = set(self._sessions if sessions is None else sessions)
         found = []
         for process in psutil.process_iter():
@@ -158,7 +158,7 @@ class DriverProcess:
         assert process.stdout is not None
         known = 0
         for line in process.stdout:
-            if process is self._process and line.endswith("}\n"):  # the last line of one that was killed may be cut
+            if process is self._process and line.endswith("}\n"):  # the last line of a killed process may be truncated
                 said = json.loads(line)
                 self._said = said
                 self.failures += said["failures"][known:]

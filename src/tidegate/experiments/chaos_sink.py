@@ -1,7 +1,6 @@
-"""A transactional sink in SQLite: each batch is one transaction, known by its number, so a repeat changes nothing.
+"""A transactional sink in SQLite: each batch is one transaction, identified by its number, so a repeat changes nothing.
 
-Every batch is stored with the run that wrote it. Runs are numbered; a run that finds a newer one in the sink may not
-write any more.
+Every batch is stored with the number of the run that wrote it. A run that finds a newer run in the sink must not write.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class Batch:
 
 
 class Sink:
-    """What one job has written; also open to those who only look on."""
+    """The output of one job, for writing and for read-only inspection."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -41,13 +40,14 @@ class Sink:
             database.executescript("PRAGMA journal_mode=WAL;" + _TABLES)
 
     def put_counts(self, batch: int, run: int, counts: Iterable[tuple[str, int]], check: Callable[[], None]) -> None:
-        """Replace the counts of these keys. `check` is called inside the transaction; an error from it undoes it."""
+        """Replace the counts of these keys. `check` is called inside the transaction; if it raises, the transaction is
+        rolled back."""
         self._put(
             batch, run, "INSERT OR REPLACE INTO counts VALUES (?, ?)", counts, "SELECT sum(count) FROM counts", check
         )
 
     def put_ids(self, batch: int, run: int, ids: Iterable[int], check: Callable[[], None]) -> None:
-        """Add these; one that is there already is there twice then."""
+        """Add these ids. An id that already exists is then stored twice."""
         self._put(batch, run, "INSERT INTO ids VALUES (?)", ((row,) for row in ids), "SELECT count(*) FROM ids", check)
 
     def counts(self) -> dict[str, int]:
@@ -55,7 +55,7 @@ class Sink:
             return dict(database.execute("SELECT key, count FROM counts"))
 
     def copies(self) -> dict[int, int]:
-        """How often each id is there."""
+        """Return how often each id is stored."""
         with closing(self._open()) as database:
             return dict(database.execute("SELECT id, count(*) FROM ids GROUP BY id"))
 
@@ -70,12 +70,12 @@ class Sink:
             return Batch(*row) if row else None
 
     def total(self) -> int:
-        """Rows in it."""
+        """Return the number of rows in the sink."""
         newest = self.newest()
         return newest.total if newest is not None else 0
 
     def locked(self) -> bool:
-        """Is somebody in the middle of a transaction?"""
+        """Return whether another connection is in the middle of a transaction."""
         with closing(sqlite3.connect(self._path, timeout=0.1, isolation_level=None)) as database:
             try:
                 database.execute("BEGIN IMMEDIATE")

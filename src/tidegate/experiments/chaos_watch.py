@@ -1,7 +1,7 @@
-"""Looks on while faults strike: how far each job is behind, and whether the control takes its steps.
+"""Observes the jobs during faults: how far each job is behind, and whether control takes its steps.
 
-A fault has hurt until every job is no further behind than it usually is. Rows are due at a steady rate, so commits then
-flow at the old rate again, and what had piled up is done.
+A fault is over when no job is further behind than usual. Rows are due at a steady rate, so commits are then back at
+their usual rate and the backlog is gone.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from itertools import pairwise
 
 SAMPLE_S = 0.25
 CALM_S = 5.0
-"""So long everything has to be as usual before a fault counts as over."""
+"""Everything must be as usual for this long before a fault counts as over."""
 _USUAL_OVER_S = 15.0
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One look."""
+    """One observation."""
 
     at_s: float
     behind_s: Mapping[str, float]
     """By job: rows that are due and not in its sink, in seconds of arrivals."""
     steps: int
-    """Of the control, so far."""
+    """Control steps so far."""
 
 
 def usual_s(samples: Sequence[Sample], before_s: float) -> float:
-    """How far behind counts as usual: the most of the seconds before, and one more; 2 to 5 s.
+    """Return the usual lag: the maximum of the seconds before, plus one, within 2 to 5 s.
 
     >>> looks = [Sample(at, {"a": 0.5, "b": 2.0 if at == 4 else 1.0}, 0) for at in range(10)]
     >>> usual_s(looks, 10.0)
@@ -41,7 +41,7 @@ def usual_s(samples: Sequence[Sample], before_s: float) -> float:
 
 
 def recovered_s(samples: Sequence[Sample], struck_s: float, bound_s: float) -> float | None:
-    """Seconds from the strike until no job was further behind than that any more; None where one still is.
+    """Return the seconds from the fault until no job was further behind than `bound_s`; None if one still is.
 
     >>> looks = [Sample(at, {"a": 9.0 if 3 <= at <= 6 else 1.0}, 0) for at in range(10)]
     >>> recovered_s(looks, 2.0, 3.0), recovered_s(looks, 7.0, 3.0), recovered_s(looks[:6], 2.0, 3.0)
@@ -59,7 +59,7 @@ def recovered_s(samples: Sequence[Sample], struck_s: float, bound_s: float) -> f
 
 
 def control_gap_s(samples: Sequence[Sample], struck_s: float) -> float:
-    """The longest time without a step of the control after the strike.
+    """Return the longest time without a control step after the fault.
 
     >>> looks = [Sample(at, {"a": 0.0}, steps) for at, steps in enumerate([1, 2, 2, 2, 3, 4])]
     >>> control_gap_s(looks, 1.0)
@@ -98,7 +98,7 @@ class Watch(threading.Thread):
             self.samples.append(Sample(self.now_s(), behind_s, steps))
 
     def calm(self, since_s: float, bound_s: float) -> bool:
-        """Has all been as usual for a while, with the control at work?"""
+        """Return whether everything has been as usual for a while, with control running."""
         recent = [look for look in self.samples if look.at_s >= max(since_s, self.now_s() - CALM_S)]
         return (
             self.now_s() - since_s >= CALM_S

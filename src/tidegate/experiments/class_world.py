@@ -1,6 +1,6 @@
-"""What the experiments on service classes share: classes, micro-batch applications on one simulated pool, and runs.
+"""Shared parts of the experiments on service classes: classes, micro-batch applications on a simulated pool, and runs.
 
-The controller is the product's own, with objectives, classes and bounds as its whole policy.
+The controller is the production one. Its policy contains only objectives, classes and bounds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidegate.evaluate.table import Floats
 from tidegate.load import LoadProfile
 
 Told = Callable[[int, int, str], None]
-"""Hears of progress: done, total, what comes next."""
+"""Reports progress: done, total, what comes next."""
 
 INTERVAL_S = 2.0
 OVERHEAD_S = 0.2
@@ -36,7 +36,7 @@ _SPREAD = 0.8  # of the logarithm of that work, from one application to the next
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Applications of mixed work, dealt to the classes at random, on one pool."""
+    """Applications with different costs, assigned to classes at random, on one pool."""
 
     jobs: tuple[SimApplication, ...]
     groups: Mapping[str, str]
@@ -85,16 +85,17 @@ def world(
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A world that has been played to its end."""
+    """A completed run of a world."""
 
     world: World
     cluster: SimCluster
     busy_s: Mapping[str, Floats]
-    """Slot-seconds of the batches that were committed in each second, by class."""
+    """Slot-seconds of the batches committed in each second, by class."""
     until_s: float
 
     def latencies(self, group: str, from_s: float, to_s: float) -> Latencies:
-        """Of the rows of a class that arrived in a span; those that still wait at the end count at their age."""
+        """Return the latencies of a class's rows that arrived in a span. Rows still waiting at the end count at their
+        age."""
         total = Latencies.empty()
         for gate in self.cluster.gates:
             if self.world.groups[gate.name] == group:
@@ -125,7 +126,7 @@ class Run:
 def play(
     of: World, until_s: float, controller: Controller | None = None, shares: Mapping[str, float] | None = None
 ) -> Run:
-    """Once a second observe, decide and converge; without a controller, under these shares or none."""
+    """Observe, decide and converge once a second; without a controller, run under these shares or none."""
     cluster = of.cluster()
     if shares:
         cluster.converge(Targets(shares=shares))

@@ -1,9 +1,10 @@
-"""The demonstration: one load, three ways to size the executors, and what each costs in lateness and resources.
+"""The demonstration: one load, three ways to size the pool, and their latency and cost.
 
-WordCount with a look-up gets a short surprise, which rows can sit out in the queue, and then a peak that needs three
-times the executors. It runs on the smallest pool that bears the usual load (`static-min`), on the smallest that keeps
-violations at or below 1 % (`static-peak`), and under Tidegate with the default policy. Every run sees the same rows, on
-warm processes, in one embedded cluster, and is watched in the same way.
+WordCount with a look-up gets a short burst, which can wait in the queue, and then a peak that needs three times the
+executors. It runs on the smallest pool that sustains the usual load (`static-min`), on the smallest that keeps
+violations at or below 1 % (`static-peak`), and under Tidegate with the default policy. Every run processes the same
+rows
+on warm processes in one embedded cluster and is observed in the same way.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ STATIC_SIZES: dict[str, int | None] = {"static-min": 1, "static-peak": 3, "tideg
 """Found by running every size, as `tidegate demo --find-static` does; docs/demo.md has the figures."""
 LOOKUP_S = 0.005
 ROWS_PER_EXECUTOR = 1600
-"""The bound on a batch that every run starts with, per executor: about four seconds of work."""
+"""Initial limit on a batch in every run, per executor: about four seconds of work."""
 _WARM_LIMIT_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
 class DemoPlan:
-    """What is run: the load, how long, and what is promised. Times count from the end of the warm-up."""
+    """The load, its length and the objective. Times count from the end of the warm-up."""
 
     peak: Burst
     """With the usual load before and after it."""
@@ -57,7 +58,7 @@ class DemoPlan:
 
     @property
     def end_s(self) -> float:
-        """Rows that come last get the time of the objective; a row unfinished then is late for certain."""
+        """One objective after the last arrival. A row that is unfinished then is over the objective."""
         return self.duration_s + self.objective_s
 
     @property
@@ -99,7 +100,7 @@ QUICK = DemoPlan(
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What one run came to. Rows are counted by arrival."""
+    """The result of one run. Rows are counted by arrival."""
 
     p50_s: float
     p99_s: float
@@ -128,11 +129,11 @@ class RunRecord:
 
 
 Step = Callable[[str, float, Observation, Decision | None], None]
-"""Told at every step of the controller: run, seconds since the warm-up ended, what was seen and decided."""
+"""Called at every controller step: run, seconds since the end of the warm-up, observation and decision."""
 
 
 def start_cluster() -> SparkSession:
-    """One cluster for all runs, with a warm driver; it can grow to the largest size that any of them may have."""
+    """Start one cluster for all runs, with a warm driver, that can grow to the largest size that any run needs."""
     settings = {"spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true"}
     spark = embedded_session("tidegate-demo", 1, MOST_EXECUTORS, SLOTS, settings=settings)
     spark.dataSource.register(TidegateSource)
@@ -142,14 +143,15 @@ def start_cluster() -> SparkSession:
         deadline_s = time.monotonic() + _WARM_LIMIT_S
         while (query.query.lastProgress or {"batchId": 0})["batchId"] < 3:
             if time.monotonic() > deadline_s or query.query.exception() is not None:
-                raise EnvironmentUnfit(f"the cluster does not get going: {query.query.exception() or 'too slow'}")
+                raise EnvironmentUnfit(f"the cluster did not start processing: {query.query.exception() or 'too slow'}")
             time.sleep(0.2)
         query.stop_at_boundary()
     return spark
 
 
 def run_once(spark: SparkSession, plan: DemoPlan, name: str, executors: int | None, out: Path, step: Step) -> RunRecord:
-    """One run: settle the pool, play the load, stop at a batch boundary, count. Without a size Tidegate chooses it."""
+    """Run once: set the pool size, play the load, stop at a batch boundary, count. Without a size Tidegate chooses
+    it."""
     out.mkdir(parents=True, exist_ok=True)
     settle_executors(spark, executors or 1)
     store = out / f"{name}.db"
@@ -160,7 +162,7 @@ def run_once(spark: SparkSession, plan: DemoPlan, name: str, executors: int | No
     with tempfile.TemporaryDirectory(prefix="tidegate-demo-") as checkpoint:
         policy = plan.policy(Mode.OFF if executors else Mode.APPLY, store)
         with attach(spark, policy) as gate:
-            gate.runner.mode = Mode.OFF if executors else Mode.RECOMMEND  # it looks on while the executors warm up
+            gate.runner.mode = Mode.OFF if executors else Mode.RECOMMEND  # observe only while the executors warm up
             start_ms = int(time.time() * 1000)
             limit = (executors or 1) * ROWS_PER_EXECUTOR
             job = WordCount(plan.played, rows, start_ms, LOOKUP_S, rows_per_trigger=limit)
@@ -173,7 +175,7 @@ def run_once(spark: SparkSession, plan: DemoPlan, name: str, executors: int | No
             query.stop_at_boundary()
             gate.settle()
         if gate.failure is not None:
-            raise EnvironmentUnfit(f"{name}: the control ended early: {gate.failure}")
+            raise EnvironmentUnfit(f"{name}: control ended early: {gate.failure}")
         counts = state_counts(spark, checkpoint)
     first = timeline.rows_by(plan.warm_up_s)
     arrivals_s = timeline.arrivals_s(0, rows) - plan.warm_up_s
@@ -181,7 +183,7 @@ def run_once(spark: SparkSession, plan: DemoPlan, name: str, executors: int | No
 
 
 def _watch(gate: Gate, query: RestartableQuery, name: str, start_s: float, end_s: float, step: Step) -> None:
-    """Show every step until the load has been played; a query that fails ends the run at once."""
+    """Show every step until the load has been played. A failed query ends the run immediately."""
     shown = 0
     while time.time() - start_s < end_s:
         if (error := query.query.exception()) is not None:
@@ -203,7 +205,7 @@ def _record(
     end_s: float,
     counts: Counts,
 ) -> RunRecord:
-    """Everything of a run that is shown; rows before `first` came during the warm-up and are not judged."""
+    """Return everything of a run that is shown. Rows before `first` arrived during the warm-up and are not counted."""
     latencies_s, committed = row_latencies(entries, APPLICATION, arrivals_s, start_s, end_s)
     inside = [entry for entry in entries if start_s <= entry.time_s <= end_s]
     times_s = np.array([entry.time_s - start_s for entry in inside])

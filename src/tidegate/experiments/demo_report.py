@@ -17,7 +17,7 @@ _BIN_S = 1.0
 
 
 def write_report(plan: DemoPlan, records: list[RunRecord], out: Path) -> Path:
-    """Write report.html; return its path. The journals of the runs lie in the same folder."""
+    """Write report.html; return its path. The journals of the runs are in the same folder."""
     journals = [path for record in records if (path := out / f"{record.name}.db").is_file()]
     return write_page(journals[::-1], out, "Tidegate: the demonstration", compare(plan, records))
 

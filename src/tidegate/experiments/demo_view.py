@@ -1,4 +1,4 @@
-"""What a person sees while the demonstration runs: load, backlog, latency, executors, the last decision and why."""
+"""The live view of the demonstration: load, backlog, latency, executors, the last decision and its reason."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WIDTH = 60
 
 
 class DemoView:
-    """A live panel on a terminal; a line every ten seconds where there is none."""
+    """A live panel on a terminal; otherwise a line every ten seconds."""
 
     def __init__(self, plan: DemoPlan, runs: list[str], console: Console) -> None:
         self._plan, self._runs, self._console = plan, runs, console
@@ -43,7 +43,7 @@ class DemoView:
             self._live.stop()
 
     def __call__(self, run: str, time_s: float, observation: Observation, decision: Decision | None) -> None:
-        """Take in one step of the controller."""
+        """Show one step of the controller."""
         if run != self._run:
             self._run, self._latencies, self._latency, self._backlog = run, [], None, None
             self._decision, self._told_s = ("size is fixed" if decision is None else "none yet"), -10.0
@@ -81,7 +81,7 @@ class DemoView:
         shown = "–" if self._latency is None else f"{self._latency:.1f} s of {self._plan.objective_s:g} s"
         facts.add_row("latency p99", Text(shown, style="red" if late else "green"))
         facts.add_row("", _sparks(self._latencies, self._plan.objective_s))
-        waiting = "" if pool.registered == pool.requested else f" ({pool.requested} asked for)"
+        waiting = "" if pool.registered == pool.requested else f" ({pool.requested} requested)"
         facts.add_row("executors", "■ " * pool.registered + f" {pool.registered}{waiting}")
         facts.add_row("decision", self._decision)
         number = self._runs.index(self._run) + 1

@@ -14,7 +14,7 @@ _LIMIT_S = 600.0
 
 
 def fleet(root: Path, *words: str) -> Any:
-    """Run a command on the fleet in a folder; what it prints, as JSON."""
+    """Run a command on the fleet in a folder and return its JSON output."""
     command = [sys.executable, "-m", "tidegate.cli.fleet", *words, "--fleet", str(root), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
     if done.returncode:

@@ -1,4 +1,4 @@
-"""A run of the fleet as a picture: latencies against the objective, tasks, hosts, and when the centre was away."""
+"""Plots a run of the fleet: latencies against the objective, tasks, hosts, and when the centre was down."""
 
 from __future__ import annotations
 

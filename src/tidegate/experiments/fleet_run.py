@@ -1,9 +1,9 @@
-"""A fleet on this machine: load that wanders between two regions, and everything killed that can be killed.
+"""A fleet on one machine: load that moves between two regions, and each component killed in turn.
 
-Four applications, two at home in each region, on hosts of four slots. The load of the east triples for a while, then
-that of the west; hosts come and go, one application is moved by hand. During the second burst the centre is killed for
-a minute. Then a host is cut off, one is killed, and one hangs. Every row is looked for afterwards, and every run's
-own notes are searched for overlaps.
+Four applications, two at home in each region, on hosts of four slots. The load of the east rises sixfold for a while,
+then that of the west; hosts come and go, one application is moved by hand. During the second burst the centre is killed
+for a minute. Then a host is cut off, one is killed, and one hangs. Afterwards every row is checked, and the records of
+every run are searched for overlaps.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ FLEET = {
     "regions": {"east": {"min_hosts": 1, "max_hosts": 2}, "west": {"min_hosts": 1, "max_hosts": 2}},
     "most_hosts": 4,
     "host": {
-        "slots": 4,  # a look-up waits and needs no processor: four of them fit on a core or two
+        "slots": 4,  # a look-up waits and needs no CPU, so four of them fit on a core or two
         "memory_mb": 512,
         # The log of commits is the evidence for latencies: none of it may be dropped.
         "settings": {"spark.sql.streaming.minBatchesToRetain": "2000"},
     },
-    # Long leases: eight processes on two cores may leave one of them out for seconds.
+    # Long leases: with eight processes on two cores, one may not run for seconds.
     "timing": {"lease_s": 12, "lost_after_s": 8, "spare_s": 40, "start_limit_s": 180, "move_pause_s": 120},
     "managers": {"silence_s": 10, "alone_pause_s": 20},
 }
@@ -90,12 +90,12 @@ APPLICATIONS = {"east-a": "east", "east-b": "east", "west-a": "west", "west-b": 
 
 
 class FleetRun:
-    """The run: a fleet as a user has it, by commands, and what is done to it."""
+    """A fleet controlled by the user's commands, and the faults injected into it."""
 
     def __init__(self, out: Path, course: Course, told: Told) -> None:
         self.folder = FleetFolder((out / "fleet").resolve())
         if self.folder.registry.exists():
-            raise InvalidInput(f"{self.folder.root}: holds an earlier fleet, whose checkpoints would go on; remove it")
+            raise InvalidInput(f"{self.folder.root}: contains an earlier fleet with its checkpoints; remove it")
         self.course = course
         self._told = told
         self._file = out / "fleet.yaml"
@@ -130,7 +130,7 @@ class FleetRun:
         return time.time() - self.start_s
 
     def watch(self) -> dict[str, Any]:
-        """One look: where everything is, and whether anything is in two places."""
+        """Record where everything runs, and whether anything runs in two places."""
         report = fleet_report(self.folder, self.registry)
         at_s = round(self.now_s(), 1)
         hosts = {host["host"]: host["state"] for host in report["hosts"]}
@@ -154,11 +154,11 @@ class FleetRun:
         return report
 
     def until(self, condition: Callable[[], Any], what: str, limit_s: float = 120.0) -> float:
-        """Watch until it is so; the seconds that it took."""
+        """Wait for the condition and return the seconds that it took."""
         began_s = time.monotonic()
         while not condition():
             if time.monotonic() - began_s > limit_s:
-                raise EnvironmentUnfit(f"waited {limit_s:.0f} s in vain for {what}")
+                raise EnvironmentUnfit(f"timed out after {limit_s:.0f} s waiting for {what}")
             self.watch()
             time.sleep(1.5)
         return time.monotonic() - began_s
@@ -196,7 +196,7 @@ class FleetRun:
         }
 
     def cut_off(self, seconds: float = 35.0) -> None:
-        """The way to a host is cut; its applications must go on where they are."""
+        """Cut the connection to a host. Its applications must continue where they are."""
         host, names = self._busiest("west")
         card = self.folder.read_card(host)
         assert card is not None
@@ -221,7 +221,7 @@ class FleetRun:
         }
 
     def strike(self, what: str, region: str, number: signal.Signals) -> None:
-        """Kill or hang the Python process of a host, the agent with it; its applications must go on elsewhere."""
+        """Kill or hang the Python process of a host with its agent. Its applications must continue elsewhere."""
         host, names = self._busiest(region)
         card = self.folder.read_card(host)
         assert card is not None
@@ -242,7 +242,7 @@ class FleetRun:
         }
 
     def finish(self) -> dict[str, Any]:
-        """End everything in good order, then look for every row."""
+        """Shut everything down gracefully, then check every row."""
         for name in APPLICATIONS:
             self.fleet("withdraw", name)
         ended_s = self.now_s()
@@ -280,7 +280,7 @@ class FleetRun:
             spark.stop()
 
     def _late(self, from_s: float, to_s: float) -> dict[str, Any]:
-        """Rows that arrived in the time, and the share of them that were late; exact, by the log of commits."""
+        """Return the rows that arrived in the span and the share over the objective, exact, from the commit log."""
         found = {}
         for name, region in APPLICATIONS.items():
             arrivals_s, latencies_s = self._latencies(name, region)
@@ -304,7 +304,7 @@ class FleetRun:
         return arrivals_s, finished_s - arrivals_s
 
     def _pause(self, name: str, since_s: float) -> dict[str, float | None]:
-        """The gap between commits around a moment: what the application's readers notice."""
+        """Return the gap between commits around a moment, as the application's readers see it."""
         times = [time_s for time_s, _ in commits(self.folder, name)]
         before = max((time_s for time_s in times if time_s <= since_s), default=None)
         run_s = next((run.taken_s for run in runs(self.folder, name) if run.taken_s > since_s), since_s)
@@ -357,7 +357,7 @@ CENTRE_ONLY = Course(east_burst_s=(1e6, 1.0), west_burst_s=(30.0, 110.0), centre
 
 
 def play(out: Path, course: Course, told: Told) -> dict[str, Any]:
-    """The whole course, or the centre's absence alone; the fleet is taken down whatever happens."""
+    """Run the whole course, or only the centre's absence. The fleet is always shut down."""
     run = FleetRun(out, course, told)
     try:
         run.begin()

@@ -1,8 +1,8 @@
-"""The four-signal scenario: loads of opposite phase share a host, and late operators work their queues off.
+"""The four-signal scenario: loads of opposite phase share a host, and operators that started late drain their queues.
 
 Melnik, Nasonov and Butakov (2019), section 6: two hosts of 20 cores at 25 rows a core (500 rows a unit), four sinusoids
-249 + 40·sin(2πt/40 + d). t0 and t1 are there from the start, t2 and t3 arrive at 200 and have no place until the
-schedule at 300. A pair of opposite phases sums to 498, so a backlog shrinks by 2 rows a unit.
+249 + 40·sin(2πt/40 + d). t0 and t1 exist from the start; t2 and t3 arrive at 200 and have no host until the schedule at
+300. A pair of opposite phases sums to 498, so a backlog shrinks by 2 rows a unit.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def after_last_schedule(result: SimulationResult) -> tuple[Floats, Floats]:
 
 def _tables(result: SimulationResult) -> tuple[Table, Table]:
     if result.hosts is None or result.applications is None:
-        raise InvalidInput("this is no result of the four-signal scenario: it has no hosts")
+        raise InvalidInput("not a result of the four-signal scenario: it has no hosts")
     return result.hosts, result.applications
 
 

@@ -1,8 +1,9 @@
-"""Bottlenecks planted in random applications: does the controller name the operator and the kind, and put it right?
+"""Bottlenecks planted in random applications: does the controller identify the operator and the kind, and fix it?
 
 A case is a simulated query of 3 to 12 operators. *Planted*: every operator keeps a batch about equally busy but one,
 which has too few tasks for its compute or its communication, so that the objective is missed; with enough tasks it is
-kept. *Balanced*: the same without the planted one, the objective kept: any rescale is a mistake.
+met.
+*Balanced*: the same without the planted operator. The objective is met, and any rescale is a mistake.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from tidegate.load import Constant, Poisson
 from tidegate.plan.planner import Planner
 
 _WATCHED_S = 180.0
-_JUDGED_S = 40.0  # the end of a run, over which its objective is judged
+_JUDGED_S = 40.0  # the end of a run, over which its objective is evaluated
 _INTERVAL_S = 1.0
 _NAMED = re.compile(r"(\S+) is the bottleneck \((compute|communication)")
 
@@ -33,7 +34,7 @@ Shape = Literal["planted", "balanced"]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One random application, and what is wrong with it; nothing where no operator is planted."""
+    """One random application with its planted bottleneck, if any."""
 
     application: SimApplication
     objective_s: float
@@ -49,14 +50,14 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the controller made of a case, as its journal says."""
+    """What the controller did with a case, according to its journal."""
 
     named: str | None
-    """The bottleneck of the first rescale, or None where there was none."""
+    """The bottleneck of the first rescale, or None if there was no rescale."""
     kind: str | None
     reconfigurations: int
     late_share: float
-    """Rows beyond the objective in the last minute."""
+    """Share of rows over the objective in the last `_JUDGED_S` seconds."""
 
     @property
     def kept(self) -> bool:
@@ -64,7 +65,7 @@ class Verdict:
 
 
 def draw_case(shape: Shape, seed: int) -> Case:
-    """A case from its seed: graph, selectivities, costs, communication, parallelism, pool and load are all drawn."""
+    """Draw a case from its seed: graph, selectivities, costs, communication, parallelism, pool and load."""
     random = np.random.default_rng(seed)
     slots_per_executor, executors = int(random.integers(2, 5)), int(random.integers(2, 5))
     slots = slots_per_executor * executors
@@ -96,7 +97,7 @@ def draw_case(shape: Shape, seed: int) -> Case:
 
 
 def run_case(case: Case, seed: int, watched_s: float = _WATCHED_S) -> Verdict:
-    """Steer the case for a while and grade what was done."""
+    """Run the case under the controller and grade the result."""
     cluster = SimCluster([case.application], case.executors, case.slots_per_executor, noise=0.06, seed=seed)
     entries = steer(cluster, case.policy, watched_s)
     reasons = [reason for entry in entries if entry.decision for reason in entry.decision.reasons]
@@ -117,9 +118,9 @@ def run_case(case: Case, seed: int, watched_s: float = _WATCHED_S) -> Verdict:
 
 
 def steer(cluster: SimCluster, policy: Policy, until_s: float, planner: Planner | None = None) -> Sequence[Entry]:
-    """A closed loop under the controller, or under `planner`; returns its journal.
+    """Run a closed loop under the controller, or under `planner`. Returns its journal.
 
-    The cluster is left as it was steered: to turn everything back at the end would count as one more restart.
+    The cluster is not restored at the end, because that would count as another restart.
     """
     journal = MemoryJournal()
     runner = Runner(cluster, Controller(policy, planner=planner), cluster.clock, journal, journal)
@@ -130,7 +131,7 @@ def steer(cluster: SimCluster, policy: Policy, until_s: float, planner: Planner 
 
 
 def _draw_graph(random: np.random.Generator, count: int) -> list[SimOperator]:
-    """Operators that read one or two of the three before them, without costs yet."""
+    """Draw operators that read one or two of the three before them, without costs."""
     operators = []
     for place in range(count):
         nearest = [f"op{earlier}" for earlier in range(max(0, place - 3), place)]
@@ -172,7 +173,7 @@ def _build(
 
 
 def _latency_s(times_s: list[float], overhead_s: float) -> float:
-    """What the oldest row of a batch takes when batches have settled; stage times grow with the batch."""
+    """Return the latency of the oldest row of a batch in steady state. Stage times grow with the batch."""
     load = sum(times_s) / _INTERVAL_S
     batch_s = overhead_s + load * _INTERVAL_S
     if batch_s > _INTERVAL_S:

@@ -1,7 +1,8 @@
-"""A real Kafka broker of one node, and the connector for Spark, from Maven's jars; for experiments and tests.
+"""A single-node Kafka broker and the Spark connector, from Maven's jars, for experiments and tests.
 
-The jars are kept in `~/.cache/tidegate`. Where there is no Maven, the environment variable `TIDEGATE_KAFKA` names a
-folder with the jars in `broker/` and `connector/`.
+The jars are cached in `~/.cache/tidegate`. Without Maven, set the environment variable `TIDEGATE_KAFKA` to a folder
+with
+the jars in `broker/` and `connector/`.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _START_S, _STOP_S = 60.0, 15.0
 
 
 def available() -> str | None:
-    """What is missing for a broker; None where it can be started."""
+    """Return what is missing for a broker, or None if it can be started."""
     given = os.environ.get("TIDEGATE_KAFKA")
     if given:
         folders = [Path(given) / part for part in ("broker", "connector")]
@@ -41,16 +42,16 @@ def available() -> str | None:
         return f"TIDEGATE_KAFKA: no jars in {missing[0]}" if missing else None
     if can_fetch() or all(cached(_folder(part)).is_dir() for part in ("broker", "connector")):
         return None
-    return "Kafka comes from Maven: install mvn, or let TIDEGATE_KAFKA name a folder with broker/ and connector/ jars"
+    return "Kafka's jars come from Maven: install mvn, or set TIDEGATE_KAFKA to a folder with broker/ and connector/"
 
 
 def connector_jars() -> list[str]:
-    """The jars that a Spark session needs to read from Kafka."""
+    """Return the jars that a Spark session needs to read from Kafka."""
     return sorted(str(path) for path in _jars("connector").glob("*.jar"))
 
 
 class Broker:
-    """A broker that runs while the `with` block does. It may be killed and started again meanwhile."""
+    """A broker that runs during the `with` block. It may be killed and restarted in between."""
 
     def __init__(self, folder: Path, host: str = "127.0.0.1", within: Sequence[str] = ()) -> None:
         """`within` precedes the commands that start it, for example to enter a network namespace with `host` in it."""
@@ -80,12 +81,12 @@ class Broker:
                 self.kill()
 
     def start(self) -> None:
-        """Start it, at the same address and with what it had; returns when it answers."""
+        """Start it at the same address with its data. Returns when it answers."""
         self._process = self._run("kafka.Kafka")
         self._await()
 
     def kill(self) -> None:
-        """SIGKILL: it gets no chance to write anything down."""
+        """Send SIGKILL, so that it cannot write anything."""
         assert self._process is not None
         self._process.kill()
         self._process.wait()

@@ -1,7 +1,8 @@
-"""A plain Kafka job through a burst and an outage: as it is, with the best fixed limit, and with Tidegate attached.
+"""A plain Kafka job through a burst and an outage: without limits, with the best fixed limit, and with Tidegate
+attached.
 
 The job is the same in all runs: Kafka → look-up → count by key → a transactional sink. The producer is open-loop, so
-what a run cannot take keeps ageing in the topic. Latency is exact: a row's age when the sink has committed its batch.
+rows that a run cannot process keep ageing in the topic. Latency is exact: a row's age when the sink commits its batch.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Plan:
     """One run, second by second."""
 
     objective_s: float = 80.0
-    """Longer than the outage: rows that came in it can still make it, if they are not made to wait for each other."""
+    """Longer than the outage, so rows that arrived during it can still meet the objective if batches stay small."""
     slots: int = 4
     partitions: int = 8
     rows_per_s: float = 35.0
@@ -45,11 +46,11 @@ class Plan:
     before_s: float = 20.0
     burst_s: float = 30.0
     between_s: float = -20.0
-    """From the end of the burst to the stop; negative where the job goes down in the middle of the burst."""
+    """From the end of the burst to the outage; negative if the job stops during the burst."""
     stop_s: float = 60.0
     after_s: float = 30.0
     limits_s: tuple[float, ...] = (2.0, 5.0, 15.0)
-    """Fixed limits that are tried: rows that the slots could finish in this time if there were nothing else."""
+    """Fixed limits to try, as the seconds in which all slots could process that many rows."""
 
     @property
     def end_s(self) -> float:
@@ -68,7 +69,7 @@ PLANS = {
 
 
 class Feed(threading.Thread):
-    """Produces rows on time, whether or not anybody reads them, and remembers when each arrived."""
+    """Produces rows on time, whether or not they are read, and records when each arrived."""
 
     def __init__(self, address: str, topic: str, plan: Plan) -> None:
         super().__init__(name="feed", daemon=True)
@@ -106,7 +107,7 @@ class Feed(threading.Thread):
 
 
 class Sink:
-    """Running counts by key, and the batches that made them; a batch that is repeated changes nothing."""
+    """Running counts by key, and the committed batches. A repeated batch changes nothing."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -136,7 +137,7 @@ class Sink:
 
 @dataclass(slots=True)
 class Run:
-    """What came of one run."""
+    """The result of one run."""
 
     late: int
     p99_s: float
@@ -150,14 +151,14 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the command prints as JSON, and the search before it: late rows by fixed limit."""
+    """What the command prints as JSON, and the search before it: rows over the objective by fixed limit."""
 
     document: dict[str, Any]
     late_by_limit: dict[int, int]
 
 
 def run_all(plan: Plan, folder: Path, told: Told = lambda name, at_s: None) -> Found:
-    """All runs, one after the other, on one broker and in one Spark."""
+    """Run everything, one run after another, on one broker and one Spark session."""
     folder.mkdir(parents=True, exist_ok=True)
     jars = {"spark.jars": ",".join(connector_jars()), "spark.sql.shuffle.partitions": str(plan.slots)}
     with Broker(folder / "broker") as broker:
@@ -200,7 +201,7 @@ def _runs(course: _Course) -> Found:
 
 
 def _play(course: _Course, name: str, plan: Plan, limit: int | None = None, controlled: bool = False) -> Run:
-    """One run on a topic, a checkpoint and a sink of its own."""
+    """Run once with a separate topic, checkpoint and sink."""
     folder = course.folder / name
     folder.mkdir(parents=True, exist_ok=True)
     topic = f"{name}-{int(time.time())}"
@@ -270,7 +271,8 @@ def _await_all(query: StreamingQuery, feed: Feed, sink: Sink) -> None:
 
 
 def _judge(plan: Plan, feed: Feed, sink: Sink, checkpoint: Path, restarted_s: float, restarts: int) -> Run:
-    """Every row's latency, from its timestamp in the topic to the commit of its batch; and every row's whereabouts."""
+    """Compute every row's latency, from its timestamp in the topic to the commit of its batch, and check for lost
+    rows."""
     committed_s, latencies = sink.committed_s(), []
     before: dict[int, int] = {}
     rows, seconds = [], []
@@ -288,7 +290,7 @@ def _judge(plan: Plan, feed: Feed, sink: Sink, checkpoint: Path, restarted_s: fl
         before |= ends
         rows.append(size)
         if planned_s < restarted_s < committed_s[batch]:
-            planned_s = restarted_s  # cut by the stop, and repeated
+            planned_s = restarted_s  # interrupted by the stop and repeated
         seconds.append(committed_s[batch] - planned_s)
     expected, counts = feed.expected(), sink.counts()
     lost = sum(max(0, count - counts.get(key, 0)) for key, count in expected.items())

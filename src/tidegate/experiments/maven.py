@@ -1,4 +1,4 @@
-"""Jars from Maven, fetched once and kept in `~/.cache/tidegate`; for experiments and tests."""
+"""Jars from Maven, cached in `~/.cache/tidegate`, for experiments and tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidegate.domain import EnvironmentUnfit
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """One artifact; `whole` brings its own dependencies with it."""
+    """One artifact; `whole` includes its dependencies."""
 
     group: str
     name: str
@@ -22,17 +22,17 @@ class Artifact:
 
 
 def cached(folder: str) -> Path:
-    """Where the jars of this name are kept, or will be."""
+    """Return the cache folder for jars of this name."""
     return Path.home() / ".cache" / "tidegate" / folder
 
 
 def can_fetch() -> bool:
-    """Is there a Maven to fetch jars with?"""
+    """Return whether Maven is available."""
     return shutil.which("mvn") is not None
 
 
 def fetched(folder: str, artifacts: tuple[Artifact, ...]) -> Path:
-    """The folder of the jars, fetched by Maven the first time."""
+    """Return the folder of the jars; Maven fetches them the first time."""
     kept = cached(folder)
     if kept.is_dir():
         return kept

@@ -1,7 +1,7 @@
 """Me-Stream on Spark: WordCount as declared, one task per operator, then the same after self-adjustment, in one run.
 
-The load is constant and the default can bear it. Tidegate looks on while the default is measured, is then allowed to
-act, and is measured again when it has nothing left to do. Executors, slots and load stay the same throughout.
+The load is constant and the default can sustain it. Tidegate only observes while the default is measured. Then it may
+act, and the query is measured again when Tidegate has nothing left to do. Executors, slots and load do not change.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Latencies:
-    """The stable stage, as means."""
+    """Means over a stable stage."""
 
     execute_latency_ms: float
     process_latency_ms: float
@@ -58,7 +58,7 @@ class Latencies:
 
 @dataclass(frozen=True)
 class Run:
-    """The whole course: batches, rows, and where the two stages lie; times count from the start of the load."""
+    """The whole run: batches, rows, and the spans of the two stages. Times count from the start of the load."""
 
     batches: tuple[BatchSample, ...]
     start_s: float
@@ -73,7 +73,7 @@ class Run:
 
 
 Told = Callable[[str, float], None]
-"""What is going on, and for how many seconds it will."""
+"""Reports the current activity and its length in seconds."""
 
 
 def run(plan: Plan, out: Path, told: Told) -> Run:
@@ -98,7 +98,7 @@ def run(plan: Plan, out: Path, told: Told) -> Run:
             attach(spark, policy) as gate,
         ):
             _warm(gate)
-            gate.runner.mode = Mode.OFF  # it looks on while the default is measured
+            gate.runner.mode = Mode.OFF  # observe only while the default is measured
             start_ms = int(time.time() * 1000)
             start_s = start_ms / 1000
             job = SplitCount(
@@ -171,21 +171,21 @@ def to_json(done: Run) -> dict[str, object]:
 
 
 def _warm(gate: Gate) -> None:
-    """Have every slot run some Python and some state before anything is measured."""
+    """Let every slot run some Python and some state before measuring."""
     job = SplitCount(Constant(rate=50), lookup_s=0.0, source_tasks=EXECUTORS * SLOTS, lookup_tasks=EXECUTORS * SLOTS)
     query = gate.start("warm-up", job.build)
     deadline_s = time.time() + _WARM_LIMIT_S
     while len(query.query.recentProgress) < _WARM_BATCHES:
         _check(gate)
         if time.time() > deadline_s:
-            raise EnvironmentUnfit("the cluster does not get going: too slow")
+            raise EnvironmentUnfit("the cluster did not start processing in time")
         time.sleep(0.2)
     query.stop_at_boundary()
     gate.forget(query.name)
 
 
 def _settle(gate: Gate, limit_s: float) -> None:
-    """Until batches have stopped getting longer or shorter: the first, cold one leaves a backlog behind."""
+    """Wait until batch times are stable. The first, cold batch leaves a backlog."""
     deadline_s = time.time() + limit_s
     durations_s: list[float] = []
     seen = 0
@@ -211,18 +211,18 @@ def _stage(gate: Gate, seconds: float, start_s: float) -> tuple[float, float]:
 
 
 def _wait(gate: Gate, until_s: float) -> None:
-    """Let the job run; a query that fails ends the experiment at once."""
+    """Let the job run. A failed query ends the experiment immediately."""
     while time.time() < until_s:
         _check(gate)
         time.sleep(0.2)
 
 
 def _adjust(gate: Gate, limit_s: float) -> None:
-    """Until there has been a rebalance and the planner has had nothing to do for a while."""
+    """Wait for a rebalance, and then until the planner has had nothing to do for a while."""
     deadline_s, quiet, seen, rebalanced = time.time() + limit_s, 0, 0, False
     while quiet < _SETTLED_LOOKS:
         if time.time() > deadline_s:
-            raise EnvironmentUnfit(f"the planner was not done adjusting after {limit_s:.0f} s; see tidegate explain")
+            raise EnvironmentUnfit(f"the planner was still adjusting after {limit_s:.0f} s; see tidegate explain")
         _check(gate)
         rebalanced = rebalanced or gate.rebalancing
         last = gate.runner.last
@@ -236,7 +236,7 @@ def _adjust(gate: Gate, limit_s: float) -> None:
 
 def _check(gate: Gate) -> None:
     if gate.failure is not None:
-        raise EnvironmentUnfit(f"the control ended early: {gate.failure}")
+        raise EnvironmentUnfit(f"control ended early: {gate.failure}")
     for query in gate.queries():
         if (error := query.query.exception()) is not None:
             raise EnvironmentUnfit(f"the query failed: {str(error).splitlines()[0]}")

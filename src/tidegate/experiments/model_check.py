@@ -1,7 +1,7 @@
 """Does the model predict what it has not seen? p99 of rows, predicted and measured, over many configurations.
 
-What a batch and a row cost is learned from one run at another rate, another interval and another number of tasks. Then
-every configuration is predicted with the model that the planners use, and run; nothing is learned in between.
+The costs of a batch and a row are learned from one run with a different rate, interval and number of tasks. Then every
+configuration is predicted with the planners' model and run. Nothing is learned in between.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Told = Callable[[int, int, str], None]
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What is set, and how busy the slots that its tasks can use shall be."""
+    """The settings, and the target utilisation of the slots that its tasks can use."""
 
     busy: float
     tasks: int
@@ -78,7 +78,7 @@ class World(Protocol):
 
 
 def learn(seen: list[Observation]) -> Query:
-    """The application as the planners know it after these observations, with nothing waiting."""
+    """Return the planners' model of the application after these observations, without a backlog."""
     evaluator = Evaluator(Policy(), EvaluationMemory())
     known = None
     for observation in seen:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tidegate.adapters.spark.queries import RestartableQuery
 
 _DRAINS_S = 40.0
-"""Until the last rows are done, at most."""
+"""Maximum time until the last rows are done."""
 _WARM_S = 8.0
 """From the start of a query to the start of its load: its first batches are cold."""
 _WARM_BATCHES, _WARM_LIMIT_S = 5, 120.0
@@ -60,7 +60,7 @@ class SimModelWorld:
 
 @dataclass(frozen=True, slots=True)
 class SparkModelWorld:
-    """A word count with a look-up that waits, on executors inside this machine; Tidegate only watches."""
+    """A word count with a waiting look-up, on local executors. Tidegate only observes."""
 
     gate: Gate
 
@@ -120,7 +120,7 @@ class SparkModelWorld:
 
 @contextmanager
 def spark_model_world(folder: Path) -> Iterator[SparkModelWorld]:
-    """A cluster that is started for the check and stopped after it."""
+    """Start a cluster for the check and stop it afterwards."""
     from tidegate.adapters.spark.attach import attach
     from tidegate.adapters.spark.embedded import embedded_session
     from tidegate.adapters.spark.pool import settle_executors
@@ -136,7 +136,7 @@ def spark_model_world(folder: Path) -> Iterator[SparkModelWorld]:
                 while len(query.query.recentProgress) < _WARM_BATCHES:
                     _check(query)
                     if time.time() > start_s + _WARM_LIMIT_S:
-                        raise EnvironmentUnfit("the cluster does not get going: too slow")
+                        raise EnvironmentUnfit("the cluster did not start processing in time")
                     time.sleep(0.2)
             yield world
     finally:

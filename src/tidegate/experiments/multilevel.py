@@ -1,7 +1,7 @@
 """Multi-level elasticity (Nardelli et al., E2DF) on a simulated fleet: static, applications, infrastructure, both.
 
-Three regions, a load that wanders over them through five days, nine applications. The learning policies are trained on
-the week before the one they are judged on.
+Three regions, nine applications, and a load that moves between the regions over five days. The learning policies are
+trained on the week before the evaluated one.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ WANDER = 0.7  # a region's share of the load lies between 0.3 and 1.7 times its 
 TOP_ROWS_PER_S = 3000.0
 NETWORK_S = 0.04  # results are read in another region
 DAYS = 5
-TRAINING_WEEK, JUDGED_WEEK = datetime(1998, 5, 18), datetime(1998, 5, 25)  # Mondays; the later one is judged
-ALLOWED = 0.01  # of an application's rows may be late
+TRAINING_WEEK, JUDGED_WEEK = datetime(1998, 5, 18), datetime(1998, 5, 25)  # Mondays; the later one is evaluated
+ALLOWED = 0.01  # share of an application's rows that may be over the objective
 KINDS: Mapping[str, tuple[float, tuple[tuple[str, float], ...]]] = {
     # name: objective in seconds, operators with core-seconds a row
     "clicks": (4.0, (("parse", 0.003), ("enrich", 0.006), ("count", 0.004))),
@@ -74,7 +74,7 @@ def fleet() -> FleetSpec:
 
 
 def most_replicas(spec: FleetSpec) -> dict[str, int]:
-    """Half as many again as the top load of a region would keep busy."""
+    """Return 1.5 times the replicas that the peak load of a region would keep busy."""
     top = TOP_ROWS_PER_S * (1 + WANDER) / len(REGIONS)
     return {
         f"{app.name}.{operator.name}": int(np.ceil(1.5 * top * operator.cost_s_per_row))
@@ -84,12 +84,12 @@ def most_replicas(spec: FleetSpec) -> dict[str, int]:
 
 
 def find_trace() -> Path | None:
-    """The World Cup trace; None where there is none."""
+    """Return the World Cup trace, or None if it is not available."""
     return recorded("worldcup98/requests_per_minute.csv")
 
 
 def read_minutes(path: Path, first: datetime, days: int) -> Floats:
-    """Requests per minute of whole days; the few minutes the log lacks are filled along a line."""
+    """Read requests per minute of whole days. The few missing minutes are interpolated."""
     times_s, counts = [], []
     with path.open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
@@ -129,10 +129,11 @@ class Size:
 
 
 def static_size(spec: FleetSpec, rows: Floats, told: Callable[[str], None]) -> Size:
-    """The fewest hosts in every region at which no application is late with more than 1 % of its rows.
+    """Find the fewest hosts in every region at which no application has more than 1 % of its rows over the objective.
 
-    Replicas are for all but one minute in a thousand; more of them would not save a host, since hosts share their
-    cores by demand. The regions are independent, so one run tries a size in each.
+    Replicas suffice for all but one minute in a thousand. More would not save a host, because hosts share their cores
+    by
+    demand. The regions are independent, so one run tries a size in each.
     """
     minutes = rows[:, : rows.shape[1] // 60 * 60].reshape(len(rows), -1, 60).mean(axis=2)
     replicas = {
@@ -261,7 +262,7 @@ def threshold(_: str, limits: OperatorLimits) -> LocalPolicy:
 
 
 def run(seed: int = 1, out: Path | None = None, told: Told | None = None, days: int = DAYS) -> dict[str, Any]:
-    """Size the static fleet, train, run every way of steering on the same rows; with `out`, draw what happened."""
+    """Size the static fleet, train, and run every variant on the same rows; with `out`, draw the results."""
     steps, done = 14, 0
 
     def tell(what: str) -> None:

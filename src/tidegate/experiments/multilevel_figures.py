@@ -18,7 +18,7 @@ _WINDOW = 20  # local periods to a point: ten minutes
 
 
 def draw_courses(timelines: Mapping[str, Timeline], spec: FleetSpec, path: Path) -> Path:
-    """One line per way of steering."""
+    """One line per variant."""
     return _draw(timelines, spec, path, "ways of steering the same fleet under the same load")
 
 
@@ -36,7 +36,7 @@ def _draw(timelines: Mapping[str, Timeline], spec: FleetSpec, path: Path, title:
         days = _blocks(np.array(line.time_s) / DAY_S).max(axis=1)
         if position == 0:
             load.plot(days, _blocks(np.array(line.rows_per_s)).mean(axis=1), color="grey")
-        # The worst row of every half minute; where none left, nothing waited either.
+        # The slowest row of every half minute; if none left, nothing waited either.
         worst = (np.maximum(0.0, np.array(line.latency_s)) / objectives).mean(axis=1)
         response.plot(days, _blocks(worst).mean(axis=1), label=name, linewidth=0.8, alpha=0.8)
         replicas.plot(days, _blocks(np.array(line.replicas).sum(axis=1)).mean(axis=1), label=name, linewidth=1)

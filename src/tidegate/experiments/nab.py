@@ -1,11 +1,12 @@
-"""The Numenta Anomaly Benchmark: its corpus and its scoring rule, written anew from its description.
+"""The Numenta Anomaly Benchmark: its corpus and its scoring rule, reimplemented from the description.
 
-Lavin and Ahmad (2015), "Evaluating Real-time Anomaly Detection Algorithms". A labelled window earns by its earliest
-detection, a missed one costs, every detection outside costs the more the farther it is behind the window before it:
+Lavin and Ahmad (2015), "Evaluating Real-time Anomaly Detection Algorithms". A labelled window scores by its
+earliest detection, and a missed window has a cost. Every detection outside a window costs more the farther it is behind
+the previous window:
 
     σ(x) = 2 / (1 + e^{5x}) − 1,   x = −1 at a window's start, 0 at its end, beyond 0 in window widths behind it
 
-The first min(15 %, 750) rows of a series are probation and count for nothing. One threshold serves all series, and
+The first min(15 %, 750) rows of a series are a probation period and do not count. One threshold serves all series, and
 `100 · (score − null) / (perfect − null)`: null detects nothing, perfect every window in its first row and nothing else.
 """
 
@@ -33,7 +34,7 @@ _FAR_BEHIND_WIDTHS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What a hit earns and what a miss and a false alarm cost."""
+    """The gain of a hit and the costs of a miss and a false alarm."""
 
     name: str
     hit: float
@@ -56,7 +57,7 @@ class LabelledSeries:
 
 
 def probation_rows(rows: int) -> int:
-    """Rows at the start that count for nothing.
+    """Return the number of rows at the start that do not count.
 
     >>> probation_rows(1000), probation_rows(20_000)
     (150, 750)
@@ -117,12 +118,12 @@ def corpus_score(
 
 
 def walk_corpus(corpus: Iterable[LabelledSeries], detector: Callable[[], Detector]) -> list[Floats]:
-    """The scores of every series, each by a detector that starts afresh."""
+    """Return the scores of every series, each from a new detector."""
     return [detector().walk(series.values, series.times_s) for series in corpus]
 
 
 def find_corpus() -> Path | None:
-    """The folder of the corpus; None where there is none."""
+    """Return the folder of the corpus, or None if it is not available."""
     profiles = recorded("nab/profiles.json")
     return profiles.parent if profiles else None
 

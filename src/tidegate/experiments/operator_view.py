@@ -1,4 +1,4 @@
-"""The operators of an application as a table for a terminal and as a drawn graph: who is loaded, and with what."""
+"""The operators of an application as a terminal table and as a graph, with their load."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ _COLUMNS = (
 )
 
 Edges = Sequence[tuple[str, str]]
-"""Which operator feeds which; left out: one after the other."""
+"""Which operator feeds which; by default one after the other."""
 
 
 def render_operators(metrics: ApplicationMetrics, slots: int) -> RenderableType:
-    """The application's operators in the order of their stages; the bottleneck is marked."""
+    """Render the application's operators in stage order, with the bottleneck marked."""
     worst = worst_operator(metrics, slots)
     table = Table(*_COLUMNS, box=None, pad_edge=False)
     for operator in metrics.operators:

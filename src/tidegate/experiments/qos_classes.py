@@ -1,8 +1,8 @@
 """Three service classes in one Spark session under a burst of the lowest: Spark's FIFO, its FAIR, and Tidegate.
 
-The same rows in every run, one after the other on one warm executor. FIFO is one first-in-first-out pool for all,
-which is what Spark's default scheduler does; FAIR is a pool of equal weight per class; Tidegate has the same pools and
-moves their shares and the queries' admission.
+Every run processes the same rows on one warm executor. FIFO is one first-in-first-out pool for all, as in Spark's
+default scheduler. FAIR has one pool of equal weight per class. Tidegate has the same pools and changes their shares and
+the queries' admission limits.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ RUNS: dict[str, Mode] = {"fifo": Mode.OFF, "fair": Mode.OFF, "tidegate": Mode.AP
 _SOURCE_LIMIT_S = 60.0
 _LEAST_LEAD_S = 12.0
 _ATTEMPTS = 3
-"""A source's process has ten seconds to answer, which a busy machine may not give it."""
+"""A source's process must answer within ten seconds, which can fail on a busy machine."""
 
 Told = Callable[[str, float], None]
 """Progress: which run, and seconds since its load began."""
@@ -69,12 +69,12 @@ class ApplicationRows:
 
 @dataclass(frozen=True)
 class QosRun:
-    """One way of scheduling, played through."""
+    """One complete run with one scheduling method."""
 
     name: str
     applications: tuple[ApplicationRows, ...]
     processors: dict[str, float]
-    """Processors busy on behalf of the run, driver and workers together, by phase."""
+    """CPUs used by driver and workers, by phase."""
     starting_s: float
 
     def figures(self, span_s: tuple[float, float]) -> dict[str, Any]:
@@ -106,9 +106,9 @@ class QosRun:
 
 
 def run_all(spark: SparkSession, plan: QosPlan, out: Path, told: Told, topics: Topics | None = None) -> list[QosRun]:
-    """Warm up, then one run after the other; from topics, if there are any."""
+    """Warm up, then run everything in turn, from Kafka topics if given."""
     out.mkdir(parents=True, exist_ok=True)
-    # Sources start one by one, each a Python process; warm ones need no longer than cold ones did.
+    # Sources start one by one, each with a Python process; warm starts take no longer than cold ones did.
     warm_up = _run_once(spark, PLANS["warm-up"], "fair", Mode.OFF, out, told, 0.0, topics)
     lead_s = max(_LEAST_LEAD_S, 1.2 * warm_up.starting_s)
     return [_run_once(spark, plan, name, mode, out, told, lead_s, topics) for name, mode in RUNS.items()]
@@ -145,12 +145,12 @@ def _run_once(
         end_s = time.time()
         gate.settle()
     if gate.failure is not None:
-        raise EnvironmentUnfit(f"{name}: the control ended early: {gate.failure}")
+        raise EnvironmentUnfit(f"{name}: control ended early: {gate.failure}")
     return QosRun(name, read_rows(plan, store, start_s, end_s), processors, starting_s)
 
 
 def _watch(plan: QosPlan, name: str, gate: Gate, start_s: float, told: Told) -> dict[str, float]:
-    """Look on until the load has been played; what the run's processes used in each phase."""
+    """Wait until the load has been played. Returns the CPU use of the run's processes in each phase."""
     processors = {}
     for phase, (begin_s, end_s) in plan.spans_s.items():
         used_s: float | None = None
@@ -165,7 +165,7 @@ def _watch(plan: QosPlan, name: str, gate: Gate, start_s: float, told: Told) -> 
 
 
 def cpu_seconds() -> float:
-    """What this process and all that it started have used so far."""
+    """Return the CPU seconds of this process and its children so far."""
     total = 0.0
     for process in (psutil.Process(), *psutil.Process().children(recursive=True)):
         with contextlib.suppress(psutil.Error):
@@ -184,7 +184,7 @@ def start_queries(
     pool: Callable[[QosApplication], str] | None,
     topics: Mapping[str, Topic] | None = None,
 ) -> None:
-    """One query after the other: Python sources that start all at once time each other out."""
+    """Start one query after another: Python sources that start at the same time can time out."""
     for application in applications:
         recipe = plan.recipe(application, int(start_s * 1000), (topics or {}).get(application.name))
         for attempt in range(_ATTEMPTS):
@@ -200,12 +200,12 @@ def start_queries(
 
 
 def _asked_for_rows(query: RestartableQuery) -> bool:
-    """Has its source answered once? A query on a topic without rows waits for them."""
+    """Return whether its source has answered. A query on an empty topic waits for rows."""
     return query.gated or query.query.lastProgress is not None or query.query.status["message"].startswith("Waiting")
 
 
 def stop_queries(gate: Gate) -> None:
-    """Stop at once: what is under way stays unfinished."""
+    """Stop immediately, without finishing running batches."""
     for query in gate.queries():
         query.query.stop()
 

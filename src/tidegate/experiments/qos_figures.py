@@ -51,16 +51,16 @@ def draw_cost(steps: Sequence[Mapping[str, Any]], path: Path) -> Path:
 
 
 def draw_sensitivity(document: Mapping[str, Any], path: Path) -> Path:
-    """p99 and late rows against the forecast's error, and without a forecast."""
+    """p99 and violations against the forecast's error, and without a forecast."""
     figure, axes = plt.subplots(1, 2, figsize=(8.4, 3.5))
     for axis, key, label in zip(
-        axes, ("p99_s", "violations"), ("p99 latency, all rows (s)", "share of late rows"), strict=True
+        axes, ("p99_s", "violations"), ("p99 latency, all rows (s)", "share over the objective"), strict=True
     ):
         for kind, colour in (("errors", _COLOURS[0]), ("common", _COLOURS[1])):
             points = document[kind]
-            name = "each forecast by itself" if kind == "errors" else "all forecasts alike"
+            name = "independent errors" if kind == "errors" else "the same error for all"
             axis.plot([100 * p["error"] for p in points], [p[key] for p in points], "o-", color=colour, label=name)
-        axis.axhline(document["reactive"][key], color="#b03030", linestyle="--", label="no forecast (last value)")
+        axis.axhline(document["reactive"][key], color="#b03030", linestyle="--", label="no forecast (recent trend)")
         axis.set(xlabel="mean absolute error of the forecast (%)", ylabel=label, ylim=(0, None))
         axis.grid(alpha=0.25)
     axes[0].legend(fontsize=8)

@@ -1,4 +1,4 @@
-"""What the QoS experiments run: nine applications in three classes, phases of load, and the session they share.
+"""The plan of the QoS experiments: nine applications in three classes, phases of load, and the shared session.
 
 Rates are the paper's (100, 400 and 1600 rows/s for low, middle and high traffic) divided by five, and the work of a row
 is such that two processors are busy with it; objectives are in the seconds that micro-batches take.
@@ -30,7 +30,7 @@ SLOTS = 2
 WEIGHTS = {"q1": 6.0, "q2": 3.0, "q3": 1.0}
 OBJECTIVES_S = {"q1": 12.0, "q2": 20.0, "q3": 40.0}
 ROUNDS = {"grep": 150, "sort": 105, "md5": 430, "fares": 380, "breaks": 380}
-"""0.4 to 0.5 ms of one processor a row."""
+"""0.4 to 0.5 ms of CPU per row."""
 _SETTINGS = {
     "spark.scheduler.mode": "FAIR",
     "spark.sql.shuffle.partitions": "1",
@@ -75,7 +75,7 @@ class Phase:
 
 
 def even(name: str, duration_s: float, rows_per_s: float) -> Phase:
-    """The same rate for everybody."""
+    """Return a phase with the same rate for all classes."""
     return Phase(name, duration_s, dict.fromkeys(CLASSES, rows_per_s))
 
 
@@ -100,7 +100,7 @@ class QosPlan:
         return sum(phase.duration_s for phase in self.phases)
 
     def load(self, qos_class: str) -> LoadProfile:
-        """What one application of a class gets."""
+        """Return the load of one application of a class."""
         spans = self.spans_s
         return Sum(
             tuple(
@@ -112,7 +112,7 @@ class QosPlan:
         return Timeline(self.load(qos_class)).rows_by(self.end_s)
 
     def content(self, application: QosApplication) -> str:
-        """What the rows of an application say."""
+        """Return the content of an application's rows."""
         return gsm.CONTENT if application.kind in get_args(GsmStep) else dpip.content(recorded_rides()[0])
 
     def recipe(self, application: QosApplication, start_ms: int, topic: Topic | None = None) -> Build:
@@ -135,7 +135,7 @@ class QosPlan:
 _BASE = {"q1": 80.0, "q2": 100.0, "q3": 600.0}
 _BURST = {**_BASE, "q3": 3000.0}
 _OWN_BASE = {"q1": 790.0, "q2": 210.0, "q3": 170.0}
-"""With processors shared by weight, equal shares harm q1 only where it needs more than a third of them."""
+"""With CPUs shared by weight, equal shares harm q1 only if it needs more than a third of them."""
 _OWN_BURST = {**_OWN_BASE, "q3": 680.0}
 PLANS = {
     "full": QosPlan(
@@ -171,7 +171,7 @@ def policy(mode: Mode, store: Path) -> Policy:
 
 
 def recorded_rides() -> tuple[str | None, str | None]:
-    """Real rides and zones; None where there are none."""
+    """Return the files of recorded rides and zones, or None if not available."""
     rides, zones = (recorded(f"nyc_taxi_rides/{name}") for name in ("taxis_raw.csv", "taxi_zones.csv"))
     return (str(rides), str(zones)) if rides and zones else (None, None)
 

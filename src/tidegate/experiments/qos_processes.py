@@ -1,7 +1,7 @@
 """One Spark application per class, each in its control group, under a burst of the lowest: the paper's own actuator.
 
-Three ways to share the processors, with the same rows: equal shares, fixed weights 6/3/1, and Tidegate, which moves
-weights and admission once a second from what the three applications report.
+Three ways to share the CPUs, with the same rows: equal shares, fixed weights 6/3/1, and Tidegate, which changes weights
+and admission once a second based on the reports of the three applications.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Worker:
         self.process.stdin.write(line + "\n")
 
     def answer(self) -> dict[str, Any]:
-        """Its next line of JSON; one that stays silent for too long is ended, and so is the wait."""
+        """Return its next line of JSON. A worker that does not answer in time is killed."""
         assert self.process.stdout is not None
         watchdog = threading.Timer(_SILENCE_S, self.process.kill)
         watchdog.start()
@@ -109,10 +109,10 @@ class HostCluster:
         self._latest: dict[str, ApplicationSample] = {}
         self._asked: dict[str, int | None] = {}
         self._shares: dict[str, float] = {}
-        """Limits as last asked for: a source says what is in force only when it is next asked for rows."""
+        """Limits as last requested. A source reports the limit in force only when it next plans a batch."""
 
     def observe(self) -> Observation:
-        """What every application has said since the last look, as one picture of the host."""
+        """Combine the reports of all applications since the last observation into one observation of the host."""
         fresh: dict[str, ApplicationSample] = {}
         for worker in self._workers:
             for observation in self._unread(worker):
@@ -133,14 +133,14 @@ class HostCluster:
         return Receipt(tuple(answer for answer in answers if answer is not None))
 
     def release(self) -> None:
-        """Lift all limits; the control groups go back when the run ends."""
+        """Remove all limits. The control groups are restored when the run ends."""
         for worker in self._workers:
             for path in worker.gates.values():
                 Path(path).unlink(missing_ok=True)
         self._asked.clear()
 
     def _act(self, action: Action) -> ActionReceipt | None:
-        """Turn one knob; None where it is set so already."""
+        """Apply one action; None if the level is already set."""
         if isinstance(action, SetShare):
             if self._shares.get(action.group) == action.share:
                 return None
@@ -154,7 +154,7 @@ class HostCluster:
             write_admission(Path(gates[action.application]), Admission(action.rows_per_trigger))
             self._asked[action.application] = action.rows_per_trigger
             return ActionReceipt(action, Outcome.DONE, "through the gate of its source")
-        return ActionReceipt(action, Outcome.REFUSED, "the applications of a host take shares and admission only")
+        return ActionReceipt(action, Outcome.REFUSED, "applications of a host support only shares and admission")
 
     def _unread(self, worker: Worker) -> list[Observation]:
         path = self._stores[worker.qos_class]
@@ -172,7 +172,7 @@ class HostCluster:
 def in_cpu_time(batch: BatchSample) -> BatchSample:
     """The batch with its tasks' processor time for their slot time.
 
-    Three applications have more slots together than the host has processors: time in a slot is mostly waiting there.
+    Three applications together have more slots than the host has CPUs, so slot time is mostly waiting.
     """
     spent = [operator.cpu_s for operator in batch.operators]
     if not spent or None in spent:
@@ -229,7 +229,7 @@ def _run_once(
         worker.tell("stop")
     for worker in workers:
         if (failure := worker.answer()["failure"]) is not None:
-            raise EnvironmentUnfit(f"{name}: {worker.qos_class}: the control ended early: {failure}")
+            raise EnvironmentUnfit(f"{name}: {worker.qos_class}: control ended early: {failure}")
     rows = tuple(
         read
         for qos_class in CLASSES
@@ -260,7 +260,7 @@ def _control(cluster: HostCluster, store: Path) -> Callable[[], None]:
         thread.join(10)
         journal.close()
         if failed:
-            raise EnvironmentUnfit(f"the control ended early: {failed[0]}")
+            raise EnvironmentUnfit(f"control ended early: {failed[0]}")
 
     return end
 

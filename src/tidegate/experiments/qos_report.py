@@ -9,7 +9,7 @@ from rich.table import Table
 
 
 def scale_tables(document: Mapping[str, Any]) -> list[Table]:
-    """A table per scenario: late rows and p99 of every class under every policy."""
+    """Return a table per scenario: violations and p99 of every class under every policy."""
     tables = []
     for scenario, policies in document["scenarios"].items():
         table = Table("class", *(f"{policy}: late, p99" for policy in policies), title=scenario)
@@ -31,10 +31,10 @@ def cost_table(document: Mapping[str, Any]) -> Table:
 
 
 def sensitivity_table(document: Mapping[str, Any]) -> Table:
-    table = Table("forecast", "p99", "p99 change", "late rows", "change, points", title="against a perfect forecast")
+    table = Table("forecast", "p99", "p99 change", "violations", "change, points", title="against a perfect forecast")
     rows = [(f"error {each['error']:.0%}", each) for each in document["errors"]]
     rows += [(f"error {each['error']:.0%}, all alike", each) for each in document["common"] if each["error"]]
-    rows += [("none (last value)", document["reactive"]), ("online ARIMA", document["arima"])]
+    rows += [("none (recent trend)", document["reactive"]), ("the forecaster in use", document["arima"])]
     for name, each in rows:
         table.add_row(
             name,

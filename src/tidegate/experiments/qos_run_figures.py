@@ -89,12 +89,12 @@ def draw_throughput(plan: QosPlan, runs: Sequence[QosRun], path: Path) -> Path:
 
 
 def draw_violations(plan: QosPlan, runs: Sequence[QosRun], path: Path) -> Path:
-    """Figure 5: the share of rows later than their class allows, in the burst."""
+    """Figure 5: the share of rows over the objective of their class, in the burst."""
     figure = _figure(4.4, 3.2)
     axes = figure.add_subplot()
     found = {run.name: run.figures(plan.spans_s["burst"]) for run in runs}
     _bars(axes, {name: [document[one]["violation_rate"] for one in CLASSES] for name, document in found.items()})
-    axes.set_ylabel("late rows in the burst")
+    axes.set_ylabel("over the objective in the burst")
     axes.legend(fontsize=7)
     return _save(figure, path)
 

@@ -1,8 +1,8 @@
 """Service classes with hundreds of applications on one pool: three rates and a burst, under three ways to share it.
 
-The lowest class bursts from 100 to 300 rows/s; rows are so long that the pool saturates in it. Under high traffic the
-pool is full on average and a wave of 15 % takes it above. Rates are the paper's, the work of a row is chosen for
-either. The controller is the product's, in the simulated micro-batch world.
+The lowest class bursts from 100 to 300 rows/s, and the cost of a row is such that this saturates the pool. Under high
+traffic the pool is full on average, and a wave of 15 % overloads it. Rates are the paper's; the cost of a row is chosen
+for each case. The controller is the production one, on the simulated micro-batch cluster.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The QoS experiments' rows through Kafka: a topic for each application, fed on time by a process of its own."""
+"""The QoS experiments' rows through Kafka: a topic for each application, fed on time by a separate process."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Topics:
 
     @contextmanager
     def fed(self, topics: Mapping[str, Topic], plan: QosPlan, start_s: float) -> Iterator[None]:
-        """Produce the plan's rows from `start_s` on, whether or not anybody reads them."""
+        """Produce the plan's rows from `start_s` on, whether or not they are read."""
         process = get_context("spawn").Process(target=_feed, args=(dict(topics), plan, start_s), daemon=True)
         process.start()
         try:

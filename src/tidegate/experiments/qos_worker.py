@@ -1,6 +1,7 @@
-"""One class as a Spark application of its own: a process that plays its three queries when it is told to.
+"""One class as a separate Spark application: a process that runs its three queries on command.
 
-`python -m tidegate.experiments.qos_worker CLASS OUT` obeys lines on its input, and answers each with one line of JSON:
+`python -m tidegate.experiments.qos_worker CLASS OUT` reads commands from its input and answers each with a line of
+JSON:
 `run PLAN NAME START_MS` starts the queries, `stop` ends them; the end of the input ends the process.
 """
 
@@ -48,7 +49,7 @@ def run(spark: SparkSession, qos_class: str, plan: str, name: str, start_ms: int
     gate = attach(spark, policy(Mode.OFF, store))
     own = tuple(application for application in APPLICATIONS if application.qos_class == qos_class)
     folder = out / f"{name}-{qos_class}"
-    shutil.rmtree(folder, ignore_errors=True)  # checkpoints of an earlier run would go on
+    shutil.rmtree(folder, ignore_errors=True)  # checkpoints of an earlier run would be continued
     start_queries(spark, gate, PLANS[plan], own, folder, start_ms / 1000, pool=None)
     return gate
 

@@ -1,4 +1,4 @@
-"""Where recorded data is: traces, labelled series, taxi rides. None of it is part of the repository."""
+"""Locations of recorded data: traces, labelled series, taxi rides. None of it is part of the repository."""
 
 from __future__ import annotations
 

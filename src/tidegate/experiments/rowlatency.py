@@ -1,6 +1,6 @@
-"""Every row's latency out of a journal, exact: batches are known by their rows' indices.
+"""Exact latency of every row from a journal, because batches are known by their rows' indices.
 
-A row that is not done when the run ends is late by its age then: leaving it out would flatter whoever is slow.
+A row that is unfinished at the end of the run counts at its age. Leaving it out would favour slow runs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def row_latencies(
 
 
 def rows_committed(entries: Iterable[Entry], application: str) -> int:
-    """All rows that were ever committed, those of a batch that ended after the run was judged included."""
+    """Return all committed rows, including those of a batch that ended after the run."""
     return sum(
         batch.rows
         for entry in entries

@@ -1,9 +1,8 @@
-"""How much a wrong forecast costs: errors of 10 to 50 % injected into a perfect one, and no forecast at all beside it.
+"""The cost of a wrong forecast: errors of 10 to 50 % injected into a perfect one, compared with no forecast.
 
 The upper classes surge together, at times that a forecast can know, and the pool is short in every surge. The
-controller is the product's own, in the simulated micro-batch world; only what it is told of arrivals to come differs.
-It acts by admission limits and shares; with shares alone, which leave nothing idle, forecasts matter less: those
-figures are in `weights`.
+controller is the production one, on the simulated micro-batch cluster; only its forecast differs. It uses admission
+limits and shares. With shares alone, which leave no slot idle, forecasts matter less; those figures are in `weights`.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ _UNTIL_S = 210.0
 _SURGE = 4.0
 
 Build = Callable[[World, int], ArrivalForecaster]
-"""What tells the controller of arrivals to come, for one sample of a world."""
+"""Creates the controller's forecaster for one sample of a world."""
 
 
 class Blind(ArrivalForecaster):
-    """No forecast: what is going on is all that is known."""
+    """No forecast: only current rates are known."""
 
     def path(
         self, applications: ArrayLike, horizon_s: float, step_s: float, recent: Recent | None = None
@@ -47,9 +46,9 @@ class Blind(ArrivalForecaster):
 
 
 class Erring(ArrivalForecaster):
-    """Knows the rates to come, and is wrong by a factor `1 + ε` with mean |ε| = `error`, drawn anew in every step.
+    """Knows the future rates, multiplied by an error `1 + ε` with mean |ε| = `error`, drawn in every step.
 
-    Each application's forecast errs by itself, or all of them alike (`common`).
+    Errors are independent for each application, or the same for all (`common`).
     """
 
     def __init__(self, profiles: Mapping[str, LoadProfile], error: float, common: bool, seed: int) -> None:
@@ -91,7 +90,7 @@ def _mean_rates(profile: LoadProfile, edges_s: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """p99 of all rows, the share of late ones, and both by class; means over the samples."""
+    """p99 of all rows, the share over the objective, and both by class; means over the samples."""
 
     p99_s: float
     violations: float
@@ -99,7 +98,7 @@ class Outcome:
 
 
 def run(seed: int = 1, out: Path | None = None, told: Told | None = None, samples: int = SAMPLES) -> dict[str, Any]:
-    """The curve over errors of either kind, the controller without a forecast, and the forecaster that ships."""
+    """The curve over errors of either kind, the controller without a forecast, and Tidegate's forecaster."""
     jobs: dict[str, tuple[bool, Build]] = {
         **{f"own {error}": (True, _erring(error, common=False)) for error in ERRORS},
         **{f"common {error}": (True, _erring(error, common=True)) for error in COMMON[1:]},
@@ -151,7 +150,7 @@ def _erring(error: float, common: bool) -> Build:
 
 
 def outcome(seed: int, admission: bool, build: Build) -> Outcome:
-    """One run under the controller, which hears of arrivals to come from what `build` makes."""
+    """Run once under the controller with the forecaster from `build`."""
     of = world(_APPLICATIONS, _SLOTS, _BUSY, _RATE, surging(), seed)
     controller = Controller(of.policy(knobs={"admission": admission}))
     controller.knowledge.evaluation.arrivals = build(of, seed)
@@ -180,7 +179,7 @@ def _mean(outcomes: list[Outcome]) -> Outcome:
 
 
 def _against(outcome: Outcome, exact: Outcome) -> dict[str, Any]:
-    """Relative change of p99; change of late rows in percentage points."""
+    """Return the relative change of p99 and the change of violations in percentage points."""
     return {
         "p99_change": outcome.p99_s / exact.p99_s - 1,
         "violation_change": 100 * (outcome.violations - exact.violations),

@@ -1,9 +1,9 @@
-"""State partitions are moved at random under load while executors die: is the state the same as if nobody had?
+"""State partitions are moved at random under load while executors are killed: does the state stay correct?
 
 Two queries read the same files, one file a batch, as fast as they can: a windowed count that evicts old windows, and a
-join of two streams, which has several stores per partition. Random partitions are sent to random executors all the
-time, and executors are killed in the middle of it. Then twins of both queries read the same batches on the same
-cluster and are left alone. A digest over every key and value of the state has to be equal after the same batch.
+join of two streams, which has several stores per partition. Random partitions are constantly moved to random
+executors, and executors are killed in between. Then twins of both queries read the same batches on the same cluster
+undisturbed. A digest over every key and value of the state must be equal after the same batch.
 
 Four variants, with and without changelog checkpoints and compaction at commit; maintenance runs every second.
 """
@@ -51,10 +51,10 @@ _LOOK_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much of it."""
+    """The size of the experiment."""
 
     moves: int = 500
-    """In all variants together."""
+    """Total over all variants."""
     kills: int = 2
     """In each variant."""
     variants: tuple[tuple[bool, bool], ...] = tuple(product((True, False), (True, False)))
@@ -66,12 +66,12 @@ class Plan:
 
 @dataclass(slots=True)
 class Variant:
-    """What came of one variant."""
+    """The result of one variant."""
 
     changelog: bool
     compaction: bool
     moves: int = 0
-    """Moves that could be judged: their executor lived long enough."""
+    """Moves that could be evaluated, because their executor lived long enough."""
     in_place_soon: int = 0
     """In place within two batches."""
     kills: int = 0
@@ -81,7 +81,7 @@ class Variant:
 
 
 def start_cluster() -> SparkSession:
-    """Three executors, of which any may die."""
+    """Start three executors, any of which may be killed."""
     settings = {**SETTINGS, "spark.task.maxFailures": "10"}
     spark = embedded_session("state-moves", EXECUTORS, EXECUTORS, SLOTS, memory_mb=768, settings=settings)
     settle_executors(spark, EXECUTORS)
@@ -91,7 +91,8 @@ def start_cluster() -> SparkSession:
 def run(
     plan: Plan, told: Callable[[int, int, str], None] = lambda *place: None, spark: SparkSession | None = None
 ) -> dict[str, Any]:
-    """Every variant in turn; `told` hears how far it has got. A session that is given has its settings back after."""
+    """Run every variant in turn. `told` receives the progress. The settings of a given session are restored
+    afterwards."""
     session = spark or start_cluster()
     before = {key: session.conf.get(key, None) for key in (*SETTINGS, _CHANGELOG, _COMPACTION)}
     for key, value in SETTINGS.items():
@@ -268,7 +269,7 @@ class Mover:
         for key, move in list(self._under_way.items()):
             name, partition = key
             if name not in samples or move.executor not in there:
-                del self._under_way[key]  # a move to an executor that died is nobody's failure
+                del self._under_way[key]  # a move to an executor that died does not count as a failure
                 continue
             places = samples[name].state_places
             move.batches += sum(batch.started_s >= move.asked_s for batch in samples[name].batches)
@@ -280,7 +281,7 @@ class Mover:
 
 
 def kill_executor(spark: SparkSession, draw: random.Random) -> int:
-    """Kill one executor process of an embedded cluster without warning; 0 where none was found."""
+    """Kill one executor process of an embedded cluster without warning. Returns 0 if none was found."""
     application = spark.sparkContext.applicationId
     found = []
     for folder in Path("/proc").glob("[0-9]*"):

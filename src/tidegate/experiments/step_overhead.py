@@ -1,4 +1,4 @@
-"""What one step of the live controller costs with 400 to 10 000 applications: observation in, decision out.
+"""The cost of one step of the live controller with 400 to 10 000 applications: observation in, decision out.
 
 Every application has a new batch in every step and belongs to one of three classes. Most stay inside their band; one in
 a hundred leaves it, because its arrivals have just tripled.
@@ -57,7 +57,7 @@ def run(seed: int = 1, out: Path | None = None, told: Told | None = None, steps:
 
 
 def measure(applications: int, seed: int, steps: int) -> dict[str, float]:
-    """The same controller over and over: what it learns, forecasts, plans and guards, and nothing else."""
+    """Measure repeated steps of one controller: learning, forecasting, planning and guards."""
     controller = Controller(policy(applications))
     limits: dict[str, int | None] = {}
     cpu_ms, wall_ms, rolled_out = [], [], []
@@ -81,7 +81,7 @@ def measure(applications: int, seed: int, steps: int) -> dict[str, float]:
 
 
 def policy(applications: int) -> Policy:
-    """Three classes, a pool that may be as large as it is, and nothing tuned."""
+    """Return a policy with three classes and a pool at its maximum, without tuning."""
     names = list(CLASSES)
     members = {f"app-{number}": {"class": names[number % len(names)]} for number in range(applications)}
     executors = {"max": _executors(applications)}

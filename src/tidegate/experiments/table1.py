@@ -139,7 +139,7 @@ def _means(row: Row, outcomes: list[_Outcome]) -> dict[str, Any]:
 
 
 def _compile() -> None:
-    """Compile the kernels on a tiny instance, so that no measured second is the compiler's."""
+    """Compile the kernels on a tiny instance, so that compilation is not measured."""
     problem = sample(ROWS[0], FAMILIES[0], np.random.default_rng(0))
     for name in SCHEDULERS.values():
         scheduler(name).schedule(problem, np.random.default_rng(0))

@@ -17,7 +17,7 @@ _COLOURS: tuple[Colour, ...] = ("blue", "orange", "green", "pink", "sky", "yello
 
 
 def write_timelines(result: SimulationResult, journals: list[Path], out: Path) -> Path:
-    """Write report.html; return its path. Where a controller steered, the panels of its journal follow."""
+    """Write report.html; return its path. If a controller ran, the panels of its journal follow."""
     summary = result.summary
     text = f"{summary['duration_s']:g} simulated seconds, seed {summary['seed']}."
     comparison = Comparison(str(summary["name"]), text, list(charts(result)))

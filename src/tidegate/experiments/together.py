@@ -1,9 +1,11 @@
-"""One job needs all at once: a wider operator, executors for its peak, slots that a lower class bursts into.
+"""One job needs everything at once: more tasks for an operator, executors for its peak, and slots that a lower class
+uses.
 
-`orders` (class gold) swells from a quiet rate to a peak. Its look-up was declared with one task, which bears the quiet
-rate and no more; the pool begins with its minimum. `reports` (class bulk) shares the slots, tolerates a longer delay
-and bursts now and then. Each of the proposers cures one of the three troubles, so each alone misses an objective, and
-so does the autopilot without any one of them. The policy states objectives, classes and bounds, and nothing else.
+`orders` (class gold) rises from a quiet rate to a peak. Its look-up was declared with one task, which sustains only the
+quiet rate, and the pool starts at its minimum. `reports` (class bulk) shares the slots, tolerates a longer delay and
+has
+occasional bursts. Each proposer solves one of the three problems, so each alone misses an objective, and so does the
+autopilot without any one of them. The policy contains only objectives, classes and bounds.
 """
 
 from __future__ import annotations
@@ -21,14 +23,14 @@ SINGLE = ("pool", "operators", "classes")
 OTHERS = ("admission", "interval", "state")
 RUNS = ("fixed-min", "fixed-peak", *SINGLE, *(f"without-{name}" for name in SINGLE), "autopilot")
 MET = 0.01
-"""An objective holds where no larger share of the rows misses it."""
+"""An objective is met if no more than this share of the rows exceeds it."""
 
 Told = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A query with a look-up that waits: its cost is time in a slot."""
+    """A query with a waiting look-up: its cost is slot time."""
 
     name: str
     qos_class: str
@@ -49,7 +51,7 @@ class Scenario:
     slots_per_executor: int = 2
     executors: tuple[int, int] = (1, 6)
     by_hand: int = 12
-    """Tasks of the narrow look-up where somebody who knows the peak has set them."""
+    """Tasks of the look-up if set by hand with knowledge of the peak."""
 
     @property
     def objectives_s(self) -> dict[str, float]:
@@ -87,12 +89,12 @@ class Setting:
     executors: int
     by_hand: bool = False
     proposers: tuple[str, ...] | None = ()
-    """Those that are asked: none is a pool without a controller, None is all of them."""
+    """The active proposers: empty for a pool without a controller, None for all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What became of the rows, by class, and what it cost."""
+    """The result: rows by class, and the cost."""
 
     violation_rate: Mapping[str, float]
     p99_s: Mapping[str, float]
@@ -114,7 +116,7 @@ class World(Protocol):
 
 
 def setting_of(run: str, scenario: Scenario) -> Setting:
-    """A run by its name, but for fixed-peak, whose size has to be found."""
+    """Return a run by its name, except fixed-peak, whose size has to be searched for."""
     least = scenario.executors[0]
     if run == "fixed-min":
         return Setting(least)
@@ -124,12 +126,13 @@ def setting_of(run: str, scenario: Scenario) -> Setting:
         return Setting(least, proposers=(run,))
     left_out = run.removeprefix("without-")
     if left_out not in SINGLE:
-        raise InvalidInput(f"no run is named {run}; there are {', '.join(RUNS)}")
+        raise InvalidInput(f"unknown run {run!r}; known are {', '.join(RUNS)}")
     return Setting(least, proposers=(*(name for name in SINGLE if name != left_out), *OTHERS))
 
 
 def smallest_fixed(world: World, scenario: Scenario, begin_at: int = 1) -> Played:
-    """The smallest fixed pool that holds with parallelism set by hand; the largest where none does."""
+    """Find the smallest fixed pool that meets the objectives with parallelism set by hand, or the largest if none
+    does."""
     least, most = scenario.executors
     size = min(max(begin_at, least), most)
     found = world.play(scenario, Setting(size, by_hand=True))

@@ -46,7 +46,7 @@ class SimWorld:
         )
 
     def journal(self, cluster: SimCluster, scenario: Scenario, setting: Setting) -> MemoryJournal:
-        """Let the scenario pass, and return what was decided meanwhile."""
+        """Run the scenario and return the decisions."""
         journal = MemoryJournal()
         if setting.proposers == ():
             cluster.advance_to(scenario.duration_s)

@@ -1,7 +1,7 @@
 """The scenario of `together` on Spark: the same jobs, loads and policy, on a cluster inside this machine.
 
-A look-up waits, as a call to a service would, so more executors add capacity even where processors are few. Every run
-has a cluster of its own; rows are found again one by one in the state.
+A look-up waits, as a call to a service would, so more executors add capacity even with few CPUs. Every run has its own
+cluster. Every row is checked in the state.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _warm(gate: Gate) -> None:
     while len(query.query.recentProgress) < _WARM_BATCHES:
         _check(gate)
         if time.time() > deadline_s:
-            raise EnvironmentUnfit("the cluster does not get going: too slow")
+            raise EnvironmentUnfit("the cluster did not start processing in time")
         time.sleep(0.2)
     query.stop_at_boundary()
     gate.forget(query.name)
@@ -122,7 +122,7 @@ def _wait(gate: Gate, until_s: float) -> None:
 
 def _check(gate: Gate) -> None:
     if gate.failure is not None:
-        raise EnvironmentUnfit(f"the control ended early: {gate.failure}")
+        raise EnvironmentUnfit(f"control ended early: {gate.failure}")
     for query in gate.queries():
         if (error := query.query.exception()) is not None:
             raise EnvironmentUnfit(f"the query failed: {str(error).splitlines()[0]}")

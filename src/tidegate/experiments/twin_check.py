@@ -1,9 +1,8 @@
-"""How far a twin can be trusted: calibrated on one run, it predicts another with another load and another size.
+"""How far a twin can be trusted: calibrated on one run, it predicts another with a different load and pool size.
 
 The first run has one executor and a modest load. The simulator is calibrated from its journal (`twin/calibrate.py`) and
-plays the second run before it takes place: two executors, and a peak that is too much for them, so that some rows miss
-the objective. What it says is compared with what is then measured, on Spark or in a simulated world that the twin knows
-from the journal alone.
+predicts the second run: two executors and a peak beyond their capacity, so that some rows miss the objective. The
+prediction is compared with the measurement, on Spark or in a simulated world that the twin knows only from the journal.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ from tidegate.twin.calibrate import calibrate
 from tidegate.twin.recording import read_recording
 
 ROWS_PER_EXECUTOR = 1600
-"""The bound on a batch, per executor: about four seconds of work."""
+"""Maximum rows of a batch, per executor: about four seconds of work."""
 APPLICATION = "wordcount"
 Told = Callable[[str, float], None]
-"""Hears what is run, and for how many seconds."""
+"""Reports what is run and for how many seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class FixedRun:
-    """A load on a pool of one size; rows that come during the warm-up are not judged."""
+    """A load on a pool of a fixed size. Rows that arrive during the warm-up are not counted."""
 
     name: str
     peak: Burst
@@ -55,12 +54,12 @@ class FixedRun:
 
 KNOWN = FixedRun("known", Burst(base=120, peak=330, start_s=10, duration_s=40), 1, lasts_s=70, objective_s=20)
 OTHER = FixedRun("other", Burst(base=200, peak=1350, start_s=10, duration_s=20), 2, lasts_s=90, objective_s=20)
-"""A short peak of about twice what two executors carry: a queue grows, and is worked off."""
+"""A short peak of about twice the capacity of two executors: a queue grows and is drained."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a run comes to."""
+    """The result of a run."""
 
     late: float
     executor_seconds: float
@@ -75,7 +74,7 @@ class World(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SimTwinWorld:
-    """A world whose costs the twin has to find out."""
+    """A world whose costs the twin has to learn."""
 
     seed: int = 1
 
@@ -103,7 +102,7 @@ class SimTwinWorld:
 
 
 def predict(journal: Path, plan: FixedRun, seeds: Sequence[int] = range(1, 10)) -> Figures:
-    """What the twin of the recorded run makes of another one: the mean over several courses of its noise."""
+    """Return the twin's prediction of another run: the mean over several noise samples."""
     scenario = calibrate(read_recording(journal))
     assert scenario.pool is not None
     (query,) = scenario.pool.applications

@@ -18,7 +18,7 @@ _NO_SURPRISE = Burst(base=0, peak=0, start_s=0, duration_s=1)
 
 @dataclass(frozen=True, slots=True)
 class SparkTwinWorld:
-    """A word count with a look-up that waits, on executors inside this machine; Tidegate only watches."""
+    """A word count with a waiting look-up, on local executors. Tidegate only observes."""
 
     spark: SparkSession
 

@@ -1,4 +1,4 @@
-"""A piece of network that can be cut: forwards one port to another until it is told not to."""
+"""A network connection that can be cut: forwards one port to another."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 
 
 class Wire:
-    """Listens on a port of its own and passes everything on to `target`, in both directions."""
+    """Listens on a port and forwards everything to `target`, in both directions."""
 
     def __init__(self, target: tuple[str, int]) -> None:
         self._target = target

@@ -1,4 +1,4 @@
-"""Recorded histories: the metrics catalogue, the table of metrics, and everything that reads or writes one."""
+"""Recorded histories: the metrics catalogue, the table of metrics, and its readers and writers."""
 
 from tidegate.history.catalogue import METRICS, Kind, Level, Metric, catalogue_page, metric_of, operator_column
 from tidegate.history.flatten import ObservationFlattener

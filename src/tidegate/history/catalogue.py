@@ -1,7 +1,7 @@
-"""The metrics catalogue: what every column of a recorded history means, and the page that says so.
+"""The metrics catalogue: the meaning of every column of a recorded history, and the page docs/metrics.md.
 
-A column is named by its metric alone where it describes the whole application (`latency_p99_s`), and by operator and
-metric where it describes one operator (`split.busy_s`).
+A column that describes the whole application has the metric's name (`latency_p99_s`). A column of one operator has the
+operator's name in front (`split.busy_s`).
 """
 
 from __future__ import annotations
@@ -62,32 +62,32 @@ METRICS: tuple[Metric, ...] = (
     Metric("data_delay_s", Level.DATA, "s", Kind.GAUGE, _SKETCH, "wait of the median row before its batch began"),
     Metric("watermark_delay_s", Level.DATA, "s", Kind.GAUGE, _PROGRESS, "batch start minus the event-time watermark"),
     Metric(
-        "late_rows", Level.DATA, "rows", Kind.METER, _PROGRESS, "rows dropped because they came after the watermark"
+        "late_rows", Level.DATA, "rows", Kind.METER, _PROGRESS, "rows dropped because they were behind the watermark"
     ),
     # topology
-    Metric("rows", Level.TOPOLOGY, "rows", Kind.METER, _OFFSETS, "rows in the batch: the window's size"),
-    Metric("output_rows", Level.TOPOLOGY, "rows", Kind.METER, _PROGRESS, "rows given to the sink: out of the window"),
-    Metric("trigger_interval_s", Level.TOPOLOGY, "s", Kind.GAUGE, _PROGRESS, "trigger interval: the window's step"),
-    Metric("admission_rows", Level.TOPOLOGY, "rows", Kind.GAUGE, "source gate", "rows a trigger may take"),
+    Metric("rows", Level.TOPOLOGY, "rows", Kind.METER, _OFFSETS, "rows in the batch (the window's size)"),
+    Metric("output_rows", Level.TOPOLOGY, "rows", Kind.METER, _PROGRESS, "rows written to the sink"),
+    Metric("trigger_interval_s", Level.TOPOLOGY, "s", Kind.GAUGE, _PROGRESS, "trigger interval (the window's step)"),
+    Metric("admission_rows", Level.TOPOLOGY, "rows", Kind.GAUGE, "source gate", "maximum rows per trigger"),
     Metric("state_rows", Level.TOPOLOGY, "rows", Kind.GAUGE, _PROGRESS, "rows in the state stores"),
     Metric("state_memory_bytes", Level.TOPOLOGY, "bytes", Kind.GAUGE, _PROGRESS, "memory of the state stores"),
-    Metric("state_commit_s", Level.TOPOLOGY, "s", Kind.METER, _PROGRESS, "time of committing state, over all tasks"),
+    Metric("state_commit_s", Level.TOPOLOGY, "s", Kind.METER, _PROGRESS, "time to commit state, summed over all tasks"),
     _operator("selectivity", Level.TOPOLOGY, "1", Kind.GAUGE, "operator counters", "rows out ÷ rows in"),
     # scheduler
-    Metric("uptime_s", Level.SCHEDULER, "s", Kind.GAUGE, _PROGRESS, "since the first batch that was seen"),
+    Metric("uptime_s", Level.SCHEDULER, "s", Kind.GAUGE, _PROGRESS, "time since the first observed batch"),
     Metric("warming", Level.SCHEDULER, "0 or 1", Kind.GAUGE, _PROGRESS, "the first batch of a run, on cold processes"),
     Metric("overhead_s", Level.SCHEDULER, "s", Kind.METER, _STAGES, "time of the batch in which no task could run"),
     Metric("planning_s", Level.SCHEDULER, "s", Kind.METER, _PROGRESS, "query planning"),
-    Metric("latest_offset_s", Level.SCHEDULER, "s", Kind.METER, _PROGRESS, "asking the sources what there is"),
+    Metric("latest_offset_s", Level.SCHEDULER, "s", Kind.METER, _PROGRESS, "asking for the latest offsets"),
     Metric("wal_commit_s", Level.SCHEDULER, "s", Kind.METER, _PROGRESS, "writing the offset log"),
     Metric("commit_offsets_s", Level.SCHEDULER, "s", Kind.METER, _PROGRESS, "writing the commit log"),
     # cluster
     Metric("executors", Level.CLUSTER, "executors", Kind.GAUGE, _POOL, "registered"),
     Metric("executors_requested", Level.CLUSTER, "executors", Kind.GAUGE, _POOL, "asked for"),
-    Metric("slots", Level.CLUSTER, "slots", Kind.GAUGE, _POOL, "tasks that can run at once"),
-    Metric("host_cpu_busy", Level.CLUSTER, "1", Kind.GAUGE, "/proc/stat", "busy share of the hosts' CPUs, the busiest"),
+    Metric("slots", Level.CLUSTER, "slots", Kind.GAUGE, _POOL, "tasks that can run at the same time"),
+    Metric("host_cpu_busy", Level.CLUSTER, "1", Kind.GAUGE, "/proc/stat", "busy share of the CPUs of the busiest host"),
     Metric("host_cpu_pressure", Level.CLUSTER, "1", Kind.GAUGE, "/proc/pressure", "share of time waiting for a CPU"),
-    Metric("host_memory_free_bytes", Level.CLUSTER, "bytes", Kind.GAUGE, "/proc/meminfo", "free, the fullest host"),
+    Metric("host_memory_free_bytes", Level.CLUSTER, "bytes", Kind.GAUGE, "/proc/meminfo", "free, on the fullest host"),
     # QoS
     Metric("throughput_rows_per_s", Level.QOS, "rows/s", Kind.METER, _PROGRESS, "rows committed between two commits"),
     Metric("latency_p50_s", Level.QOS, "s", Kind.HISTOGRAM, _SKETCH, "complete latency, arrival to commit: median"),
@@ -96,8 +96,8 @@ METRICS: tuple[Metric, ...] = (
     Metric("latency_max_s", Level.QOS, "s", Kind.HISTOGRAM, _SKETCH, "complete latency: the slowest row"),
     Metric("batch_duration_s", Level.QOS, "s", Kind.GAUGE, _PROGRESS, "system latency: trigger to commit"),
     Metric("processing_s", Level.QOS, "s", Kind.GAUGE, _PROGRESS, "processing latency: running the batch (addBatch)"),
-    Metric("execution_s", Level.QOS, "s", Kind.GAUGE, _STAGES, "execution latency: tasks at work, stage after stage"),
-    Metric("backlog_rows", Level.QOS, "rows", Kind.GAUGE, _OFFSETS, "arrived and in no batch yet"),
+    Metric("execution_s", Level.QOS, "s", Kind.GAUGE, _STAGES, "execution latency: tasks running, over all stages"),
+    Metric("backlog_rows", Level.QOS, "rows", Kind.GAUGE, _OFFSETS, "arrived and not in a batch yet"),
     Metric("busy_s", Level.QOS, "slot-s", Kind.METER, _STAGES, "slot-seconds of all tasks"),
     Metric("cpu_s", Level.QOS, "CPU-s", Kind.METER, _STAGES, "CPU seconds of all tasks"),
     Metric("peak_memory_bytes", Level.QOS, "bytes", Kind.GAUGE, _EVENTS, "largest execution memory of a task"),
@@ -116,8 +116,8 @@ METRICS: tuple[Metric, ...] = (
     Metric("task_skew", Level.COMPONENT, "1", Kind.GAUGE, _EVENTS, "slowest ÷ median task, in the worst stage"),
     _operator("parallelism", Level.COMPONENT, "tasks", Kind.GAUGE, _STAGES, "tasks of the operator"),
     _operator("rows_in", Level.COMPONENT, "rows", Kind.METER, _STAGES, "rows executed"),
-    _operator("rows_out", Level.COMPONENT, "rows", Kind.METER, _STAGES, "rows passed on"),
-    _operator("busy_s", Level.COMPONENT, "slot-s", Kind.METER, _STAGES, "slot-seconds its tasks held"),
+    _operator("rows_out", Level.COMPONENT, "rows", Kind.METER, _STAGES, "rows emitted"),
+    _operator("busy_s", Level.COMPONENT, "slot-s", Kind.METER, _STAGES, "slot-seconds of its tasks"),
     _operator("cpu_s", Level.COMPONENT, "CPU-s", Kind.METER, _STAGES, "CPU seconds of its tasks"),
     _operator("communication_s", Level.COMPONENT, "slot-s", Kind.METER, _STAGES, "fetching and writing shuffle data"),
     _operator("execute_latency_s", Level.COMPONENT, "s", Kind.GAUGE, _STAGES, "first task's launch to last task's end"),
@@ -129,7 +129,7 @@ _BY_NAME = {(metric.name, metric.per_operator): metric for metric in METRICS}
 
 
 def metric_of(column: str) -> Metric | None:
-    """The catalogue's entry of a column; None where it is not one of ours.
+    """Return the catalogue entry of a column, or None if it is not in the catalogue.
 
     >>> metric_of("split.busy_s").per_operator, metric_of("busy_s").level.value, metric_of("colour") is None
     (True, 'QoS', True)
@@ -139,24 +139,25 @@ def metric_of(column: str) -> Metric | None:
 
 
 def operator_column(operator: str, metric: str) -> str:
-    """The column of one operator's metric."""
+    """Return the column name of an operator's metric."""
     return f"{operator}.{metric}"
 
 
 def catalogue_page() -> str:
-    """The catalogue as a documentation page (Markdown)."""
+    """Return the catalogue as a documentation page (Markdown)."""
     lines = [
         "# Metrics",
         "",
         "<!-- written by `python -m tidegate.history`; edit src/tidegate/history/catalogue.py instead -->",
         "",
-        "What Tidegate records of an application, one row per micro-batch. A column carries the metric's name; those",
-        "of an operator carry its name in front (`split.busy_s`). What was not measured is missing, never zero. Gauges",
-        "are values at an instant, meters amounts per batch or second, histograms quantiles over a batch's rows.",
+        "Tidegate records these metrics for each application, one row per micro-batch. A column has the metric's",
+        "name; the columns of an operator have its name in front (`split.busy_s`). A value that was not measured is",
+        "missing, never zero. Gauges are values at an instant, meters are amounts per batch or second, and histograms",
+        "are quantiles over a batch's rows.",
         "",
         "The history is Parquet, `application=NAME/day=YYYY-MM-DD/part-N.parquet`, with `time_s` (commit of the batch,",
         "seconds since the epoch), `batch_id` and the metrics as columns. `pandas.read_parquet(folder)`, DuckDB and",
-        "Spark (`mergeSchema`) read it as it is.",
+        "Spark (`mergeSchema`) can read it directly.",
     ]
     for level in Level:
         lines += ["", f"## {level.value[0].upper()}{level.value[1:]} level", ""]

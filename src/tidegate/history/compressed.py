@@ -1,11 +1,11 @@
-"""Opens event logs as lines of text, whatever codec Spark wrote them with.
+"""Opens event logs as lines of text, for all codecs that Spark writes.
 
 zstd, gzip and bz2 are standard streams. Spark's lz4 and snappy are not: they come from Java stream classes
-(LZ4BlockOutputStream of lz4-java, SnappyOutputStream of snappy-java) with a framing of their own around raw blocks,
-which pyarrow does not read; the two small readers below do. A file that is cut in a block gives what it has.
+(LZ4BlockOutputStream of lz4-java, SnappyOutputStream of snappy-java) with their own framing around raw blocks.
+pyarrow does not read that framing, but the two small readers below do. A truncated file yields its complete blocks.
 
-A log from elsewhere may be made to hurt: nothing is inflated beyond what event logs ever compress to, and no line is
-held in memory beyond `MOST_LINE`.
+Logs may be malicious: decompression stops beyond the ratio that event logs reach, and lines longer than `MOST_LINE` are
+not kept in memory.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ _LZ4_MAGIC = b"LZ4Block"
 _LZ4_HEADER = struct.Struct("<8sBiii")  # magic, token, compressed, decompressed, checksum
 _LZ4_RAW, _LZ4_FRAME = 0x10, b"\x04\x22\x4d\x18"
 _SNAPPY_MAGIC = b"\x82SNAPPY\x00"
-_MOST_BLOCK = 1 << 25  # lz4-java's own limit; a block that claims more is damaged
+_MOST_BLOCK = 1 << 25  # lz4-java's own limit; a block that claims to be larger is damaged
 MOST_LINE = 1 << 24
-"""Bytes of one event; Spark's longest hold a plan of some megabytes."""
+"""Maximum bytes of one event. Spark's longest events contain a plan of some megabytes."""
 _MOST_FOLD = 200
 _FOLD_SLACK = 1 << 24
-"""Event logs compress ten- to sixtyfold; a file of zeros a thousandfold. The slack is for small files."""
+"""Event logs compress by a factor of 10 to 60, a file of zeros by 1000. The slack is for small files."""
 
 
 class Bomb(OSError):
-    """A file that inflates to more than an event log would."""
+    """A file that inflates to more than an event log can."""
 
 
 def read_lines(path: Path, notes: Notes) -> Iterator[str]:
-    """The lines of a log; where the file is cut or damaged the rest is left out, with a note."""
+    """Yield the lines of a log. If the file is truncated or damaged, the rest is skipped with a note."""
     name = path.name.removesuffix(".inprogress").removesuffix(".compact")
     suffix = name.rpartition(".")[2].lower()
     if suffix == "lzf":
@@ -50,13 +50,13 @@ def read_lines(path: Path, notes: Notes) -> Iterator[str]:
             most = None if opener is None else _MOST_FOLD * path.stat().st_size + _FOLD_SLACK
             yield from _lines(raw if opener is None else opener(raw), most, notes)
     except Bomb:
-        notes.add(f"{path.name}: inflates to more than {_MOST_FOLD} times its size, as no event log does; left out")
+        notes.add(f"{path.name}: inflates to more than {_MOST_FOLD} times its size, which no event log does; skipped")
     except _damage() as error:
-        notes.add(f"{path.name}: ends early or is damaged ({type(error).__name__}); read as far as it goes")
+        notes.add(f"{path.name}: is truncated or damaged ({type(error).__name__}); read up to that point")
 
 
 def _damage() -> tuple[type[Exception], ...]:
-    """What reading a cut or damaged file raises; asked for only when something was raised."""
+    """Return the exceptions that a truncated or damaged file raises. Called only after an exception."""
     try:
         import pyarrow as pa
     except ModuleNotFoundError:
@@ -73,7 +73,7 @@ def _lines(stream: IO[bytes], most_bytes: int | None, notes: Notes) -> Iterator[
         began, whole = whole, line.endswith(b"\n")
         if began and (whole or len(line) < MOST_LINE):
             yield line.decode("utf-8", errors="replace")
-        elif began:  # too long: left out to its end
+        elif began:  # too long: skip the whole line
             notes.lines += 1
             notes.unreadable_lines += 1
 
@@ -120,13 +120,13 @@ def _arrow_chunks(raw: IO[bytes], codec: str) -> Iterator[bytes]:
 
 
 def lz4_blocks(raw: IO[bytes]) -> Iterator[bytes]:
-    """The blocks of lz4-java's LZ4BlockOutputStream; a block of no bytes ends the stream."""
+    """Yield the blocks of lz4-java's LZ4BlockOutputStream. An empty block ends the stream."""
     import pyarrow as pa
 
     codec = pa.Codec("lz4_raw")
     while header := raw.read(_LZ4_HEADER.size):
         if len(header) < _LZ4_HEADER.size:
-            raise EOFError("a block's header is cut")
+            raise EOFError("a block's header is truncated")
         magic, token, compressed, size, _ = _LZ4_HEADER.unpack(header)
         if magic != _LZ4_MAGIC or not 0 <= compressed <= _MOST_BLOCK or not 0 <= size <= _MOST_BLOCK:
             raise OSError("not a block of lz4-java")
@@ -136,7 +136,7 @@ def lz4_blocks(raw: IO[bytes]) -> Iterator[bytes]:
 
 
 def snappy_blocks(raw: IO[bytes]) -> Iterator[bytes]:
-    """The blocks of snappy-java's SnappyOutputStream; a header may come again where streams were joined."""
+    """Yield the blocks of snappy-java's SnappyOutputStream. The header may recur if streams were concatenated."""
     import pyarrow as pa
 
     codec = pa.Codec("snappy")
@@ -145,7 +145,7 @@ def snappy_blocks(raw: IO[bytes]) -> Iterator[bytes]:
             _exactly(raw, 12)  # the rest of the magic, version, lowest compatible version
             continue
         if len(start) < 4:
-            raise EOFError("a block's length is cut")
+            raise EOFError("a block's length is truncated")
         length = int.from_bytes(start, "big")
         if not 0 < length <= _MOST_BLOCK:
             raise OSError("not a block of snappy-java")
@@ -160,12 +160,12 @@ def snappy_blocks(raw: IO[bytes]) -> Iterator[bytes]:
 def _exactly(raw: IO[bytes], length: int) -> bytes:
     found = raw.read(length)
     if len(found) < length:
-        raise EOFError("a block is cut")
+        raise EOFError("a block is truncated")
     return found
 
 
 def _varint(block: bytes) -> int:
-    """The decompressed size, which snappy puts in front: seven bits a byte, the lowest first."""
+    """Read snappy's leading decompressed size: seven bits per byte, lowest first."""
     size = 0
     for place, byte in enumerate(block[:5]):
         size |= (byte & 0x7F) << (7 * place)

@@ -1,7 +1,7 @@
-"""Reads Spark's event logs and files of progress reports: lines of JSON in any order, whole or damaged.
+"""Reads Spark's event logs and files of progress reports: lines of JSON in any order, intact or damaged.
 
-Plain, compressed, under way (`.inprogress`) and rolling (`eventlog_v2_*` folders) logs of Spark 3.x and 4.x. Lines are
-taken in one by one and put together at the end, so their order does not matter and memory is bounded by the stages.
+Supports plain, compressed, unfinished (`.inprogress`) and rolling (`eventlog_v2_*` folders) logs of Spark 3.x and 4.x.
+Lines are read one by one and combined at the end, so their order does not matter. Memory is bounded by the stages.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tidegate.history.table import MetricRecord, MetricTable
 
 _KIND = re.compile(r'^\s*\{\s*"Event"\s*:\s*"([^"\\]{1,200})"')
 _PROGRESS = "QueryProgressEvent"
-_QUIET = {  # kinds that are known and say nothing here
+_QUIET = {  # known kinds that carry nothing of interest here
     *("SparkListenerTaskStart", "SparkListenerTaskGettingResult", "SparkListenerSpeculativeTaskSubmitted"),
     *("SparkListenerStageCompleted", "SparkListenerStageExecutorMetrics", "SparkListenerJobEnd"),
     *("SparkListenerEnvironmentUpdate", "SparkListenerResourceProfileAdded", "SparkListenerApplicationEnd"),
@@ -39,7 +39,7 @@ _ROLLED = re.compile(r"^events_(\d+)_")
 
 
 def rolled_files(folder: Path) -> list[Path]:
-    """The event files of a rolling log in order; a compacted file stands for all those before it."""
+    """Return the event files of a rolling log in order. A compacted file replaces all files before it."""
     found: list[tuple[int, bool, Path]] = []
     for path in folder.iterdir():
         rolled = _ROLLED.match(path.name)
@@ -51,7 +51,7 @@ def rolled_files(folder: Path) -> list[Path]:
 
 
 class EventLog:
-    """Takes in lines, and tells at the end what ran."""
+    """Collects lines and builds the metric tables at the end."""
 
     def __init__(self, notes: Notes) -> None:
         self.notes = notes
@@ -72,12 +72,12 @@ class EventLog:
         }
 
     def read(self, path: Path) -> None:
-        """Take in every line of a file."""
+        """Read every line of a file."""
         for line in read_lines(path, self.notes):
             self.take(line)
 
     def take(self, line: str) -> None:
-        """Take in one line; what cannot be understood is counted."""
+        """Read one line. Lines that cannot be parsed are counted."""
         if not line.strip():
             return
         self.notes.lines += 1
@@ -85,7 +85,7 @@ class EventLog:
             self.notes.unreadable_lines += 1
             return
         kind = _KIND.match(line)
-        # Most lines of a log say nothing here, and reading their JSON is most of the work.
+        # Most lines of a log are irrelevant here, and parsing their JSON is most of the work.
         if kind and _short(kind.group(1)) not in self._handlers and line.rstrip().endswith("}"):
             self._leave_out(_short(kind.group(1)))
             return
@@ -107,7 +107,7 @@ class EventLog:
             return
         try:
             handler(event)
-        except (ValueError, OverflowError, OSError):  # times that no calendar has are any of these
+        except (ValueError, OverflowError, OSError):  # impossible times raise any of these
             self.notes.malformed_events += 1
 
     def _leave_out(self, kind: str) -> None:
@@ -117,12 +117,12 @@ class EventLog:
             self.notes.unknown_events[kind[:80]] += 1
 
     def tables(self) -> list[MetricTable]:
-        """One table per query; where there is none, one with a sample per job."""
+        """Return one table per query or, if there are no queries, one table with a sample per job."""
         stages = self._book.by_batch()
         if self._progress:
             found = self._query_tables(stages)
         elif stages:
-            self.notes.add("no streaming progress in this log: a sample is a Spark job, and there is no latency")
+            self.notes.add("no streaming progress in this log: each sample is a Spark job, without latency")
             found = [self._job_table(stages)]
         else:
             found = []
@@ -166,7 +166,7 @@ class EventLog:
         else:
             self._idle += 1
 
-    # putting together
+    # combining
 
     def _query_tables(self, stages: dict[tuple[str, int], list[StageTotals]]) -> list[MetricTable]:
         by_application: dict[str, list[Progress]] = {}
@@ -243,7 +243,7 @@ def _short(kind: str) -> str:
 
 
 def event_files(path: Path) -> Iterator[list[Path]]:
-    """The logs below a path, each as its files in order."""
+    """Yield the logs below a path, each as its files in order."""
     if path.is_file():
         yield [path]
     elif any(_ROLLED.match(entry.name) for entry in path.iterdir()):

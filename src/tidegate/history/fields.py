@@ -1,4 +1,4 @@
-"""Reads fields out of JSON that nobody vouches for: a value of the wrong kind is unknown, never an error."""
+"""Reads fields of untrusted JSON. A value of the wrong type counts as unknown and is never an error."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def number(value: Any) -> float | None:
-    """A finite number, also as text; None for anything else ("NaN", "Infinity", null, lists …).
+    """Return a finite number, even if written as text; None for anything else ("NaN", "Infinity", null, lists …).
 
     >>> number("0.5"), number(3), number("Infinity"), number(None), number(True), number([1])
     (0.5, 3.0, None, None, None, None)
@@ -22,33 +22,33 @@ def number(value: Any) -> float | None:
 
 
 def amount(value: Any) -> float | None:
-    """A finite number that is not negative: −1 stands for "not known" in many reports."""
+    """Return a non-negative finite number. In many reports −1 means "unknown"."""
     found = number(value)
     return found if found is not None and found >= 0 else None
 
 
 def whole(value: Any) -> int | None:
-    """A whole number that is not negative and fits 63 bits."""
+    """Return a non-negative integer that fits 63 bits."""
     found = amount(value)
     return int(found) if found is not None and found < 2**62 else None
 
 
 def section(value: Any) -> dict[str, Any]:
-    """An object, or an empty one."""
+    """Return the object, or an empty one."""
     return value if isinstance(value, dict) else {}
 
 
 def items(value: Any) -> list[Any]:
-    """A list, or an empty one."""
+    """Return the list, or an empty one."""
     return value if isinstance(value, list) else []
 
 
 def text(value: Any) -> str | None:
-    """A text that is not empty."""
+    """Return a non-empty string, or None."""
     return value if isinstance(value, str) and value else None
 
 
 def seconds(milliseconds: Any) -> float | None:
-    """Milliseconds → seconds."""
+    """Convert milliseconds to seconds."""
     found = amount(milliseconds)
     return None if found is None else found / 1000

@@ -1,4 +1,4 @@
-"""Observations → one record of metrics per batch: the rows of a recorded history."""
+"""Turns observations into one record of metrics per batch, the rows of a recorded history."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tidegate.history.catalogue import operator_column
 from tidegate.history.table import MetricRecord
 
 _MOST_ARRIVALS = 4096
-_CONGESTED = 0.8  # of an operator's capacity: near 1 means overloaded
+_CONGESTED = 0.8  # threshold of an operator's capacity; near 1 is overloaded
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What was true around a batch."""
+    """The pool and the hosts at the time of a batch."""
 
     slots: int | None = None
     executors: int | None = None
@@ -29,7 +29,7 @@ class Surroundings:
 
 @dataclass(slots=True)
 class Flattener:
-    """Follows one application's batches in order: rates need the batch before.
+    """Follows one application's batches in order, because rates need the previous batch.
 
     >>> flattener = Flattener()
     >>> first = flattener.metrics(BatchSample(0, 0.0, 0.5, 100, 1.0, 0.1, 0), Surroundings(slots=2))
@@ -42,7 +42,7 @@ class Flattener:
     _before: BatchSample | None = field(default=None)
 
     def metrics(self, batch: BatchSample, around: Surroundings) -> dict[str, float]:
-        """Everything known of a batch, by metric."""
+        """Return all known values of a batch, by metric."""
         before, self._before = self._before, batch
         self._first_s = batch.started_s if self._first_s is None else self._first_s
         between_s = batch.started_s - before.started_s if before else None
@@ -101,7 +101,7 @@ def _operator_metrics(operator: OperatorSample, between_s: float | None, slots: 
     if operator.rows_in and operator.rows_out is not None:
         found["selectivity"] = operator.rows_out / operator.rows_in
     if between_s and between_s > 0:
-        # Rows executed × service time ÷ (window × instances); instances beyond the slots cannot run at once.
+        # Rows executed × service time ÷ (window × instances); more instances than slots cannot run at once.
         instances = min(operator.parallelism, slots) if slots else operator.parallelism
         capacity = operator.busy_s / (between_s * max(1, instances))
         found |= {"capacity": capacity, "congested": float(capacity >= _CONGESTED)}
@@ -119,7 +119,7 @@ class _Followed:
     arrivals: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=_MOST_ARRIVALS))
 
     def arrival_rows_per_s(self, since_s: float) -> float | None:
-        """Rows a second from `since_s` to the source's latest news, which is younger than the batch's own report."""
+        """Return rows per second from `since_s` to the source's latest report, which is newer than the batch's own."""
         if len(self.arrivals) < 2 or not self.arrivals[0][0] <= since_s < self.arrivals[-1][0]:
             return None
         times_s, counts = zip(*self.arrivals, strict=True)
@@ -134,14 +134,14 @@ class ObservationFlattener:
     _by_application: dict[str, _Followed] = field(default_factory=dict)
 
     def records(self, observation: Observation) -> list[tuple[str, MetricRecord]]:
-        """The batches of one observation, as `(application, record)`."""
+        """Return the batches of one observation, as `(application, record)`."""
         around = surroundings(observation)
         found = []
         for sample in observation.applications:
             followed = self._by_application.setdefault(sample.name, _Followed())
             if sample.arrival is not None:
                 if followed.arrivals and sample.arrival.arrived_rows < followed.arrivals[-1][1]:
-                    followed.arrivals.clear()  # the source was started anew
+                    followed.arrivals.clear()  # the source was restarted
                 followed.arrivals.append((sample.arrival.time_s, sample.arrival.arrived_rows))
             for batch in sample.batches:
                 metrics = followed.batches.metrics(batch, around) | _settings(sample)
@@ -153,7 +153,7 @@ class ObservationFlattener:
 
 
 def surroundings(observation: Observation) -> Surroundings:
-    """Pool and hosts of an observation; of several hosts the one that is worst off."""
+    """Return pool and hosts of an observation; of several hosts, the worst values."""
     hosts = observation.hosts
     return Surroundings(
         slots=observation.pool.slots,

@@ -1,4 +1,4 @@
-"""Counts rows between two offsets of a streaming source, where the offsets count rows."""
+"""Counts rows between two offsets of a streaming source, if the offsets count rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def rows_between(before: Any, after: Any) -> int | None:
-    """Rows between two offsets of our own source or Kafka's; None for sources whose offsets do not count rows.
+    """Return the rows between two offsets of Tidegate's source or Kafka; None if the offsets do not count rows.
 
     >>> rows_between({"row": 3, "start_ms": 5}, {"row": 10, "start_ms": 5})
     7
@@ -31,7 +31,7 @@ MOST_PARTITIONS = 64
 
 
 def lag_by_partition(before: Any, after: Any) -> list[tuple[str, int]]:
-    """Partition and rows between two offsets of Kafka's, the largest first; no more than `MOST_PARTITIONS`.
+    """Return partitions and rows between two Kafka offsets, largest first, at most `MOST_PARTITIONS`.
 
     >>> lag_by_partition('{"t": {"0": 5, "1": 7}}', {"t": {"0": 8, "1": 9, "2": 4}})
     [('t-2', 4), ('t-0', 3), ('t-1', 2)]
@@ -66,7 +66,7 @@ def _kafka_rows(before: dict[str, Any], after: dict[str, Any]) -> int | None:
 
 
 def plain_offset(value: Any) -> Any:
-    """Offsets are objects, numbers, null, lists, or any of these as JSON inside a string."""
+    """Return an offset as an object, number, list or None. It may be JSON inside a string."""
     if isinstance(value, str):
         try:
             return json.loads(value)

@@ -1,4 +1,4 @@
-"""Reads histories in Parquet: our own layout, or any file with a time column and numbers."""
+"""Reads Parquet histories: Tidegate's own layout, or any file with a time column and numbers."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _LABELS = ("application", "day", "batch_id")
 
 
 def read_parquet(path: Path, notes: Notes, newest: int | None = None) -> list[MetricTable]:
-    """One table per application. Files that cannot be read, or have no time, are noted and left out.
+    """Return one table per application. Files that cannot be read or have no time column are skipped with a note.
 
-    `newest` stops an application's reading, newest part first, once it has so many samples.
+    Parts are read newest first. With `newest`, reading an application stops once it has that many samples.
     """
     by_application: dict[str, list[pa.Table]] = {}
     files = [path] if path.is_file() else sorted(path.rglob("*.parquet"), reverse=True)
@@ -32,19 +32,19 @@ def read_parquet(path: Path, notes: Notes, newest: int | None = None) -> list[Me
         try:
             found = pq.ParquetFile(file).read()
         except (OSError, pa.ArrowException) as error:
-            notes.add(f"{file.name}: not readable as Parquet, left out ({type(error).__name__})")
+            notes.add(f"{file.name}: not readable as Parquet, skipped ({type(error).__name__})")
             continue
         application = _partition_of(file) or path.stem
         for name, part in _by_application(found, application):
             if time_column(part.column_names) is None:
-                notes.add(f"{file.name}: no time column ({', '.join(TIME_COLUMNS)}), left out")
+                notes.add(f"{file.name}: no time column ({', '.join(TIME_COLUMNS)}), skipped")
                 continue
             by_application.setdefault(name, []).append(part)
     return [_table(name, parts) for name, parts in sorted(by_application.items())]
 
 
 def time_column(names: list[str]) -> str | None:
-    """The column that holds the time."""
+    """Return the column with the time."""
     return next((name for name in TIME_COLUMNS if name in names), None)
 
 
@@ -61,7 +61,7 @@ def _partition_of(file: Path) -> str | None:
 
 
 def _table(application: str, parts: list[pa.Table]) -> MetricTable:
-    """All parts under one set of columns, sorted by time."""
+    """Combine all parts under one set of columns, sorted by time."""
     names = sorted({name for part in parts for name in _metrics(part)})
     times_s = np.concatenate([_seconds(part[time_column(part.column_names)]) for part in parts])
     batch_ids = np.concatenate([_numbers(part, "batch_id") for part in parts])

@@ -1,7 +1,7 @@
-"""Streaming progress reports of Spark 3.x and 4.x, live or recorded: what one says about its batch.
+"""Parses streaming progress reports of Spark 3.x and 4.x, live or recorded.
 
-Seen in the wild: no `inputRowsPerSecond` on the first batch, "NaN" and "Infinity" as text, offsets that are null,
-lists, numbers, objects or JSON inside a string, `numOutputRows` of −1, idle reports with two durations, no
+Variations found in practice: no `inputRowsPerSecond` on the first batch, "NaN" and "Infinity" as text, offsets that are
+null, lists, numbers, objects or JSON inside a string, `numOutputRows` of −1, idle reports with two durations, no
 `latestOffset` of the sources (before 3.2).
 """
 
@@ -30,7 +30,7 @@ LATENCY_METRIC = "tidegate.latency"
 
 @dataclass(frozen=True, slots=True)
 class OperatorCount:
-    """Rows of one named operator, from the counters that `Topology` puts into the query."""
+    """Rows of one named operator, from the counters that `Topology` adds to the query."""
 
     name: str
     rows_in: int | None
@@ -39,7 +39,7 @@ class OperatorCount:
 
 @dataclass(frozen=True, slots=True)
 class StateReport:
-    """All state of a query together."""
+    """The state of all operators of a query."""
 
     rows: int
     memory_bytes: int
@@ -48,7 +48,7 @@ class StateReport:
     """Slot-seconds of updates, removals and commits."""
     partitions: int | None
     operators: int = 1
-    """Operators that keep state."""
+    """Stateful operators."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +63,20 @@ class Progress:
     duration_s: float
     rows: int
     committed: bool
-    """False for an idle report: no batch ran."""
+    """False for an idle report without a batch."""
     backlog_rows: int | None
     latency_sketch: str | None
     latency_counts: tuple[float, ...]
-    """Where there is no sketch: rows, oldest, newest, time of the batch, rows above some ages."""
+    """Without a sketch: rows, oldest, newest, time of the batch, rows above some ages."""
     operators: tuple[OperatorCount, ...]
     state: StateReport | None
     driver: DriverTimes
-    """Without the sink's time: the report does not tell it from the tasks'."""
+    """Without the sink's time, which the report does not separate from the tasks'."""
     metrics: dict[str, float]
-    """What else it says, by the catalogue's names."""
+    """Other values, by their names in the catalogue."""
     lag: tuple[PartitionLag, ...] = ()
     offsets: tuple[tuple[Any, Any], ...] = ()
-    """For each source the offsets before and after the batch, as far as they are written as JSON."""
+    """For each source, the offsets before and after the batch, if they are JSON."""
 
     @property
     def application(self) -> str:
@@ -98,12 +98,12 @@ class Progress:
 
 
 def parse_progress(line: str) -> Progress:
-    """A report as Spark writes it. Raises ValueError where the text is none."""
+    """Parse a report as Spark writes it. Raises ValueError if the text is not a report."""
     return read_progress(section(json.loads(line)))
 
 
 def read_progress(report: dict[str, Any]) -> Progress:
-    """What a report says. Raises ValueError where it is none.
+    """Read a parsed report. Raises ValueError if it is not one.
 
     >>> report = {"id": "q", "runId": "r", "batchId": 3, "timestamp": "2026-01-01T00:00:00.000Z", "numInputRows": 7,
     ...           "durationMs": {"triggerExecution": 250, "addBatch": 200}, "sources": [{"numInputRows": 7}]}
@@ -113,13 +113,13 @@ def read_progress(report: dict[str, Any]) -> Progress:
     """
     batch_id, stamp = whole(report.get("batchId")), text(report.get("timestamp"))
     if batch_id is None or stamp is None:
-        raise ValueError("not a progress report: it has no batch or no time")
+        raise ValueError("not a progress report: batch or time is missing")
     started_s = _epoch_s(stamp)
     durations = section(report.get("durationMs"))
     duration_s = seconds(durations.get("triggerExecution"))
     duration_s = seconds(report.get("batchDuration")) if duration_s is None else duration_s
     if duration_s is None:
-        raise ValueError("not a progress report: it has no duration")
+        raise ValueError("not a progress report: the duration is missing")
     sources = [section(source) for source in items(report.get("sources"))]
     states = [section(state) for state in items(report.get("stateOperators"))]
     observed = section(report.get("observedMetrics"))
@@ -145,7 +145,7 @@ def read_progress(report: dict[str, Any]) -> Progress:
 
 
 def _epoch_s(stamp: str) -> float:
-    """ISO time → seconds since the epoch; years that no computer has seen are refused."""
+    """Convert ISO time to seconds since the epoch. Implausible years are refused."""
     parsed = iso_time(stamp)
     if not 1980 <= parsed.year <= 2200:
         raise ValueError(f"a report of the year {parsed.year}")
@@ -153,7 +153,7 @@ def _epoch_s(stamp: str) -> float:
 
 
 def _rows(report: dict[str, Any], sources: list[dict[str, Any]]) -> int:
-    """Offsets first: with foreachBatch the report's own count has every action, or none."""
+    """Return the rows of the batch, from offsets if possible: with foreachBatch the report's own count is wrong."""
     counted = [rows_between(source.get("startOffset"), source.get("endOffset")) for source in sources]
     if counted and all(rows is not None for rows in counted):
         return sum(rows or 0 for rows in counted)
@@ -184,7 +184,7 @@ def _metrics(
     found["state_commit_s"] = seconds(_sum(states, "commitTimeMs"))
     found["output_rows"] = amount(section(report.get("sink")).get("numOutputRows"))
     watermark = text(section(report.get("eventTime")).get("watermark"))
-    if watermark and not watermark.startswith("1970"):  # 1970 means that there is none yet
+    if watermark and not watermark.startswith("1970"):  # 1970 means that there is no watermark yet
         with contextlib.suppress(ValueError):
             found["watermark_delay_s"] = max(0.0, started_s - _epoch_s(watermark))
     return {name: value for name, value in found.items() if value is not None}
@@ -221,7 +221,7 @@ def _sum(parts: list[dict[str, Any]], key: str) -> float | None:
 
 
 def _operators(observed: dict[str, Any]) -> tuple[OperatorCount, ...]:
-    """The named operators in the order of the stages; none where the query was not built with `Topology`."""
+    """Return the named operators in stage order; empty if the query was not built with `Topology`."""
     order = next((name.removeprefix(ORDER_METRIC) for name in observed if name.startswith(ORDER_METRIC)), "")
 
     def count(key: str) -> int | None:
@@ -242,5 +242,5 @@ def _first_value(row: Any) -> Any:
 
 
 def _values(row: Any) -> list[Any]:
-    """Rows of observed metrics are objects in live reports and lists in some logs."""
+    """Return the values of an observed metric, which is an object in live reports and a list in some logs."""
     return list(row.values()) if isinstance(row, dict) else items(row)

@@ -1,4 +1,4 @@
-"""Reads any history: our Parquet, Spark's event logs, files of progress reports."""
+"""Reads any history: Parquet, Spark's event logs, files of progress reports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidegate.history.table import MetricTable
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What was found below a path: a table per application, and what was left out on the way."""
+    """The content of a path: a table per application, and notes on what was skipped."""
 
     source: str
     tables: tuple[MetricTable, ...]
@@ -21,14 +21,15 @@ class History:
 
 
 def read_history(path: Path, newest: int | None = None) -> History:
-    """Read a file or a folder; what is in it tells its kind. Of Parquet, only the `newest` samples where asked for."""
+    """Read a file or a folder. The content determines the format. For Parquet, `newest` limits the number of
+    samples."""
     if not path.exists():
         raise InvalidInput(
             f"{path}: no such file or folder; give a journal, a Parquet history, an event log or progress JSON lines"
         )
     notes = Notes()
     if holds_parquet(path):
-        from tidegate.history.parquet import read_parquet  # reading Parquet takes pyarrow; logs do not
+        from tidegate.history.parquet import read_parquet  # only Parquet needs pyarrow
 
         tables = read_parquet(path, notes, newest)
         source = "parquet"
@@ -38,7 +39,7 @@ def read_history(path: Path, newest: int | None = None) -> History:
 
 
 def holds_parquet(path: Path) -> bool:
-    """Is it a Parquet file, or a folder with some?"""
+    """Return whether the path is a Parquet file or a folder that contains one."""
     if path.is_file():
         with path.open("rb") as file:
             return file.read(4) == b"PAR1"
@@ -59,7 +60,7 @@ def _read_logs(path: Path, notes: Notes) -> list[MetricTable]:
 
 
 def _told_apart(found: list[MetricTable], known: list[MetricTable]) -> list[MetricTable]:
-    """Applications of several logs may share a name: later ones get a number."""
+    """Number the applications of several logs that share a name."""
     taken = {table.application for table in known}
     renamed = []
     for table in found:

@@ -1,4 +1,4 @@
-"""Adds up the tasks of an event log per stage, and the stages per streaming batch."""
+"""Aggregates the tasks of an event log by stage, and the stages by streaming batch."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tidegate.domain import OperatorSample
 from tidegate.history.fields import amount, items, seconds, section, text, whole
 
 _DESCRIBED = re.compile(r"(?<![a-zA-Z])id = ([0-9a-f-]+)\s+runId = ([0-9a-f-]+)\s+batch = (\d+)")
-_MOST_DURATIONS = 4096  # of tasks kept per stage, for the median
+_MOST_DURATIONS = 4096  # task durations kept per stage, for the median
 BatchKey = tuple[str, int]
-"""Query id and batch id; for jobs of no query ("", job id)."""
+"""Query id and batch id; for jobs without a query ("", job id)."""
 
 
 @dataclass(slots=True)
 class StageTotals:
-    """What the tasks of one stage did together."""
+    """Totals over the tasks of one stage."""
 
     tasks: int = 0
     failed: int = 0
@@ -43,7 +43,7 @@ class StageTotals:
     durations_s: list[float] = field(default_factory=list)
 
     def add(self, event: dict[str, Any]) -> None:
-        """Take in one SparkListenerTaskEnd."""
+        """Add one SparkListenerTaskEnd event."""
         info, metrics = section(event.get("Task Info")), section(event.get("Task Metrics"))
         launched_s, finished_s = seconds(info.get("Launch Time")), seconds(info.get("Finish Time"))
         if info.get("Failed") is True or info.get("Killed") is True:
@@ -90,7 +90,7 @@ class StageTotals:
 
 
 class StageBook:
-    """Every stage of a log; stages are claimed by batches through the jobs that ran them."""
+    """All stages of a log. Jobs link stages to batches."""
 
     def __init__(self) -> None:
         self._stages: dict[int, StageTotals] = {}
@@ -113,7 +113,7 @@ class StageBook:
                 self._owner.setdefault(stage, key)
 
     def stage_submitted(self, event: dict[str, Any]) -> None:
-        """SparkListenerStageSubmitted carries the batch too: a help where the job's line is lost."""
+        """SparkListenerStageSubmitted also carries the batch, which helps if the job's line is lost."""
         stage = whole(section(event.get("Stage Info")).get("Stage ID"))
         key = batch_of(section(event.get("Properties")))
         if stage is not None and key is not None:
@@ -126,7 +126,7 @@ class StageBook:
         self._stages.setdefault(stage, StageTotals()).add(event)
 
     def by_batch(self) -> dict[BatchKey, list[StageTotals]]:
-        """The stages that ran tasks, in plan order, by batch."""
+        """Return the stages that ran tasks, in plan order, by batch."""
         found: dict[BatchKey, list[StageTotals]] = {}
         for stage in sorted(self._stages):
             if stage in self._owner:
@@ -134,12 +134,12 @@ class StageBook:
         return found
 
     def jobs(self) -> dict[BatchKey, float]:
-        """When the jobs of each batch began."""
+        """Return when the jobs of each batch started."""
         return dict(self._job_start_s)
 
 
 def batch_of(properties: dict[str, Any]) -> BatchKey | None:
-    """The batch that a job works for, from its properties or, where those are missing, its description.
+    """Return the batch of a job, from its properties or, if those are missing, its description.
 
     >>> batch_of({"sql.streaming.queryId": "ab-1", "streaming.sql.batchId": "4"})
     ('ab-1', 4)
@@ -154,7 +154,7 @@ def batch_of(properties: dict[str, Any]) -> BatchKey | None:
 
 
 def stage_metrics(stages: Iterable[StageTotals]) -> dict[str, float]:
-    """Totals of a batch, by the catalogue's names."""
+    """Return the totals of a batch, by their names in the catalogue."""
     stages = list(stages)
     found = {
         "tasks": float(sum(stage.tasks for stage in stages)),
@@ -173,7 +173,7 @@ def stage_metrics(stages: Iterable[StageTotals]) -> dict[str, float]:
 
 
 def operator_of(name: str, stage: StageTotals, rows_in: int | None, rows_out: int | None) -> OperatorSample:
-    """A stage as an operator; counters of the query itself go before what the tasks report."""
+    """Return a stage as an operator. The query's own counters take precedence over the tasks' figures."""
     read, written = stage.input_rows + stage.shuffle_read_rows, stage.shuffle_write_rows + stage.output_rows
     return OperatorSample(
         name=name,

@@ -13,7 +13,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class MetricRecord:
-    """What was measured of one batch; a metric that was not measured is left out."""
+    """The measured metrics of one batch."""
 
     time_s: float
     batch_id: int
@@ -22,7 +22,7 @@ class MetricRecord:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MetricTable:
-    """Samples × metrics, oldest first. Inside `values`, and nowhere else, NaN stands for "not measured".
+    """Samples × metrics, oldest first. Only in `values`, NaN means "not measured".
 
     >>> records = [MetricRecord(2.0, 1, {"rows": 7.0}), MetricRecord(1.0, 0, {"rows": 5.0, "gc_s": 0.1})]
     >>> table = MetricTable.from_records("words", records)
@@ -40,11 +40,11 @@ class MetricTable:
         if self.values.shape != (len(self.times_s), len(self.names)):
             raise ValueError(f"{len(self.times_s)} times and {len(self.names)} names, values {self.values.shape}")
         if len(set(self.names)) != len(self.names):
-            raise ValueError("a metric is there twice")
+            raise ValueError("a metric occurs twice")
         if not np.isfinite(self.times_s).all() or (np.diff(self.times_s) < 0).any():
-            raise ValueError("times are finite and do not fall")
+            raise ValueError("times must be finite and must not decrease")
         if np.isinf(self.values).any():
-            raise ValueError("a metric is finite, or missing")
+            raise ValueError("a metric must be finite or missing")
         if not len(self.batch_ids):
             object.__setattr__(self, "batch_ids", np.arange(len(self.times_s), dtype=np.int64))
 
@@ -53,7 +53,7 @@ class MetricTable:
 
     @classmethod
     def from_records(cls, application: str, records: Iterable[MetricRecord]) -> MetricTable:
-        """Sorted by time; a batch that was recorded twice is kept as it was recorded last."""
+        """Build a table sorted by time. If a batch was recorded twice, the last record is kept."""
         latest = {(record.batch_id, record.time_s): record for record in records}
         ordered = sorted(latest.values(), key=lambda record: (record.time_s, record.batch_id))
         names = tuple(sorted({name for record in ordered for name in record.metrics}))
@@ -72,13 +72,13 @@ class MetricTable:
         )
 
     def has(self, name: str) -> bool:
-        """Is there such a column with at least one value?"""
+        """Return whether the column exists and has at least one value."""
         return name in self.names and bool(np.isfinite(self.column(name)).any())
 
     def column(self, name: str) -> Floats:
         return np.asarray(self.values[:, self.names.index(name)])
 
     def select(self, names: Sequence[str]) -> MetricTable:
-        """The same samples with fewer columns."""
+        """Return the same samples with only these columns."""
         places = [self.names.index(name) for name in names]
         return MetricTable(self.application, tuple(names), self.times_s, self.values[:, places], self.batch_ids)

@@ -1,7 +1,7 @@
-"""Writes a history as Parquet: partitioned by application and day, rotated by size, bounded on disk.
+"""Writes a history as Parquet: partitioned by application and day, rotated by size, with a size limit on disk.
 
-The part under way is written anew as a whole and renamed into place at every flush, so a reader, or a crash, never
-meets half a file. Parts are small (a few thousand samples), so writing one again costs milliseconds.
+At every flush the current part is rewritten as a whole and renamed into place, so no reader sees half a file, even
+after a crash. Parts are small (a few thousand samples), so rewriting one takes milliseconds.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ class _Part:
 
 
 class HistoryWriter:
-    """Appends what is observed to `folder`; close it, or use it in a `with`, so that the last samples are written.
+    """Appends observations to `folder`. Close it, or use it in a `with` statement, to write the last samples.
 
-    A part is closed after `samples_per_part` samples or at the end of its (UTC) day; the oldest parts are deleted when
-    all together exceed `most_bytes`.
+    A part is closed after `samples_per_part` samples or at the end of its (UTC) day. The oldest parts are deleted when
+    the total size exceeds `most_bytes`.
     """
 
     def __init__(
         self, folder: Path, *, flush_samples: int = 60, samples_per_part: int = 5000, most_bytes: int = 2**30
     ) -> None:
         if not 1 <= flush_samples <= samples_per_part or most_bytes < 1:
-            raise InvalidInput("a history wants 1 ≤ flush_samples ≤ samples_per_part and room for some bytes")
+            raise InvalidInput("a history needs 1 ≤ flush_samples ≤ samples_per_part and most_bytes above 0")
         try:
             import pyarrow  # noqa: F401
         except ModuleNotFoundError:
@@ -57,12 +57,12 @@ class HistoryWriter:
         self.close()
 
     def observe(self, observation: Observation) -> None:
-        """Take in the batches of an observation."""
+        """Add the batches of an observation."""
         for application, record in self._flattener.records(observation):
             self.add(application, record)
 
     def add(self, application: str, record: MetricRecord) -> None:
-        """Take in one record; it is on disk after the next flush."""
+        """Add one record. It is on disk after the next flush."""
         part = self._part_for(application, record)
         part.records.append(record)
         part.unwritten += 1
@@ -70,7 +70,7 @@ class HistoryWriter:
             self._write(part)
 
     def flush(self) -> None:
-        """Write everything taken in so far."""
+        """Write all records added so far."""
         for part in self._parts.values():
             self._write(part)
 
@@ -101,7 +101,7 @@ class HistoryWriter:
         self._make_room(keep=part.path)
 
     def _make_room(self, keep: Path) -> None:
-        """Delete the oldest parts until the limit holds; the one under way stays."""
+        """Delete the oldest parts until the limit is met, but never the current one."""
         parts = [
             (entry.stat().st_mtime, entry.stat().st_size, entry) for entry in self.folder.glob("*/*/part-*.parquet")
         ]

@@ -1,6 +1,6 @@
-"""Open-loop load: how many rows arrive when, and what each of them says.
+"""Open-loop load: when rows arrive, and their content.
 
-Shared by the Spark source and the simulator, so both worlds see the same rows.
+The Spark source and the simulator share this package, so both see the same rows.
 """
 
 from tidegate.load.content import Content, Sentences, TextLines, content_from_spec

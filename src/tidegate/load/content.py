@@ -1,4 +1,4 @@
-"""What row i says: text that depends on the row's index alone."""
+"""The content of row i: text that depends only on the row's index."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class Content(Protocol):
     """A generator of row texts."""
 
     def texts(self, first: int, end: int) -> list[str]:
-        """The texts of rows `first` … `end - 1`."""
+        """Return the texts of rows `first` … `end - 1`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Sentences:
-    """Made-up sentences for WordCount, with word frequencies that fall off as in real text (Zipf).
+    """Synthetic sentences for WordCount, with Zipf-distributed word frequencies as in real text.
 
     >>> Sentences().texts(0, 2) == Sentences().texts(0, 2)
     True
@@ -51,7 +51,7 @@ class Sentences:
 
 @dataclass(frozen=True, slots=True)
 class TextLines:
-    """The lines of a text file, over and over; empty lines are left out."""
+    """The lines of a text file, repeated forever, without empty lines."""
 
     path: str
 
@@ -71,8 +71,8 @@ _KINDS = "sentences, random-text, rides, nexmark, text:PATH or rides:PATH"
 
 
 def content_from_spec(spec: Any) -> Content:
-    """A kind (`sentences`, `random-text`, `rides`, `nexmark`), a kind with a file (`text:PATH`, `rides:PATH`), or a
-    JSON object with `kind` and its fields.
+    """Create content from a kind (`sentences`, `random-text`, `rides`, `nexmark`), a kind with a file (`text:PATH`,
+    `rides:PATH`), or a JSON object with `kind` and its fields.
 
     >>> content_from_spec("sentences")
     Sentences(words=8, vocabulary=500, seed=0)
@@ -87,7 +87,7 @@ def content_from_spec(spec: Any) -> Content:
     kind, _, path = text.partition(":")
     if path and kind in _FROM_FILE:
         content = _FROM_FILE[kind](path)
-        content.texts(0, 1)  # unreadable now is better than unreadable in a task
+        content.texts(0, 1)  # fail here and not later in a task
         return content
     raise InvalidInput(f"content {text!r}: use {_KINDS}")
 

@@ -1,4 +1,4 @@
-"""Random numbers that depend on an index alone: neighbouring indices give independent-looking 64-bit words."""
+"""Pseudo-random 64-bit numbers that depend only on an index. Neighbouring indices give unrelated numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _GOLDEN = 0x9E3779B97F4A7C15  # 2⁶⁴ ÷ the golden ratio
 
 
 def seeded(indices: Words, seed: int) -> Words:
-    """The indices moved to a stretch of their own for every seed."""
+    """Shift the indices to a separate range for every seed."""
     return indices + np.uint64(seed * _GOLDEN % 2**64)
 
 

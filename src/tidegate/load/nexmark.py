@@ -1,6 +1,6 @@
 """Events of the Nexmark benchmark as lines of text: persons, auctions and bids of an auction site, 1 : 3 : 46.
 
-Event i depends on i and the seed alone, and its event time is i ÷ `events_per_s`, so any run can be checked:
+Event i depends only on i and the seed, and its event time is i ÷ `events_per_s`, so any run can be verified:
 
     P|id|name|city|state|time_ms          A|id|seller|category|initial|time_ms          B|auction|bidder|price|time_ms
 
@@ -18,7 +18,7 @@ import numpy as np
 from tidegate.load.mixing import Words, mixed, seeded
 
 PERSONS, AUCTIONS, EPOCH = 1, 3, 50
-"""Of the 50 events of an epoch the first is a person, three are auctions, the others bids."""
+"""Of the 50 events of an epoch, the first is a person, the next three are auctions, and the others are bids."""
 STATES = ("AZ", "CA", "ID", "OR", "WA", "WY")
 CITIES = ("Phoenix", "Los Angeles", "Boise", "Portland", "Seattle", "Cheyenne")
 _NAMES = ("Peter", "Paul", "Luke", "John", "Saul", "Vicky", "Kate", "Julie", "Sarah", "Deiter", "Walter")
@@ -26,12 +26,12 @@ CATEGORIES = 5
 FIRST_CATEGORY = 10
 _ACTIVE_PERSONS, _OPEN_AUCTIONS = 1000, 100
 _HOT = 100
-"""The hot auction, seller or bidder is the newest whose number is a multiple of this."""
+"""The hot auction, seller or bidder is the newest one whose number is a multiple of this."""
 
 
 @dataclass(frozen=True, slots=True)
 class Nexmark:
-    """The events, from any index on.
+    """The events, starting from any index.
 
     >>> [line.split("|")[0] for line in Nexmark().texts(0, 6)]
     ['P', 'A', 'A', 'A', 'B', 'B']
@@ -66,12 +66,12 @@ class Nexmark:
 
 
 def _hot_or(newest: int, coin: int, drawn: int, one_in: int, among: int) -> int:
-    """The hot number, once in `one_in`; otherwise one of the newest `among`."""
+    """Return the hot number once in `one_in`, otherwise one of the newest `among`."""
     if coin % one_in == 0:
         return newest // _HOT * _HOT
     return newest - drawn % min(newest + 1, among)
 
 
 def _price(drawn: int) -> int:
-    """Cents, spread evenly over six orders of magnitude."""
+    """Return a price in cents, spread evenly over six orders of magnitude."""
     return round(100 * math.pow(10.0, drawn / 2.0**64 * 6))

@@ -1,7 +1,8 @@
 """Load profiles: rows per second as a function of time since the start of the load.
 
-A profile is a small frozen value that can be written as JSON or YAML (`kind` says which one), so a source option,
-a scenario file and a test all speak the same language:
+A profile is a small frozen value that can be written as JSON or YAML (`kind` selects the type). Source options,
+scenario
+files and tests all use the same format:
 
 >>> profile = profile_from_spec({"kind": "burst", "base": 100, "peak": 300, "start_s": 60, "duration_s": 30})
 >>> profile.rows_per_s(np.array([0.0, 70.0, 95.0])).tolist()
@@ -32,7 +33,7 @@ _POISSON_BLOCK = 256
 
 @validated(frozen=True, slots=True, config=_STRICT)
 class Constant:
-    """The same rate for ever."""
+    """A constant rate."""
 
     rate: Rate
     kind: Literal["constant"] = "constant"
@@ -43,7 +44,7 @@ class Constant:
 
 @validated(frozen=True, slots=True, config=_STRICT)
 class Burst:
-    """A base rate that steps to `peak` at `start_s` for `duration_s` (for ever where it is left out)."""
+    """A base rate that steps to `peak` at `start_s` for `duration_s` (forever by default)."""
 
     base: Rate
     peak: Rate
@@ -58,7 +59,7 @@ class Burst:
 
 @validated(frozen=True, slots=True, config=_STRICT)
 class Sinusoid:
-    """`x(t) = a + b·sin(2πt/c + d)`, never below zero: the daily swing of most loads."""
+    """`x(t) = a + b·sin(2πt/c + d)`, never below zero: a daily cycle."""
 
     baseline: Rate
     amplitude: Rate
@@ -73,7 +74,7 @@ class Sinusoid:
 
 @validated(frozen=True, slots=True, config=_STRICT)
 class Spikes:
-    """Nothing but a short spike of `height` every `every_s`; add it to another profile."""
+    """A short spike of `height` every `every_s`, otherwise zero; add it to another profile."""
 
     height: Rate
     every_s: Positive
@@ -88,10 +89,10 @@ class Spikes:
 
 @validated(frozen=True, slots=True, config=_STRICT)
 class Trace:
-    """A recorded load from a CSV file: one value a row, held until the next.
+    """A recorded load from a CSV file: one value per row, held until the next.
 
-    `time_column` holds timestamps (ISO) or seconds; without it the rows are `step_s` apart. Values are rows per
-    row of the file (`values: count`, as in requests per minute) or rows per second (`values: rate`).
+    `time_column` holds timestamps (ISO) or seconds; without it the rows are `step_s` apart. Values are counts per
+    row of the file (`values: count`, such as requests per minute) or rows per second (`values: rate`).
     `time_scale` 60 plays an hour in a minute, `rate_scale` multiplies the load.
     """
 
@@ -123,7 +124,7 @@ class Trace:
 
 @validated(frozen=True, slots=True, config=_STRICT)
 class Steps:
-    """Rates that are held for `step_s` each, one after another; the last one stays."""
+    """A sequence of rates, each held for `step_s`; the last one continues."""
 
     rates: Annotated[tuple[Rate, ...], Field(min_length=1)]
     step_s: Positive = 60.0
@@ -136,7 +137,7 @@ class Steps:
 
 @validated(frozen=True, slots=True, config=_STRICT)
 class Sum:
-    """Several profiles at once."""
+    """The sum of several profiles."""
 
     parts: tuple[AnyProfile, ...]
     kind: Literal["sum"] = "sum"
@@ -150,9 +151,9 @@ class Sum:
 
 @validated(frozen=True, slots=True, config=_STRICT)
 class Poisson:
-    """Another profile with Poisson counts for each `bin_s`: what a bin draws depends on its number and the seed alone.
+    """Another profile with Poisson counts for each `bin_s`. A bin's count depends only on its number and the seed.
 
-    Bins are drawn in blocks, each from a generator of its own, whatever part of a block is asked for.
+    Bins are drawn in whole blocks, each from its own generator, whichever part of a block is requested.
     """
 
     of: AnyProfile
@@ -184,7 +185,7 @@ _KINDS = "constant, burst, sinusoid, spikes, trace, steps, sum, poisson"
 
 
 def profile_from_spec(spec: Any) -> LoadProfile:
-    """Read a profile from a number (constant rate), a mapping, or its JSON text.
+    """Create a profile from a number (constant rate), a mapping, or JSON text.
 
     >>> profile_from_spec(250)
     Constant(rate=250.0, kind='constant')
@@ -202,10 +203,10 @@ def profile_from_spec(spec: Any) -> LoadProfile:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "load"
         raise InvalidInput(f"load: {where}: {first['msg']}; kinds are {_KINDS}") from None
-    profile.rows_per_s(np.zeros(1))  # a trace that cannot be read is an error here, not in a running job
+    profile.rows_per_s(np.zeros(1))  # read a trace now, so that an error occurs here and not in a running job
     return profile
 
 
 def profile_to_json(profile: LoadProfile) -> str:
-    """The text that `profile_from_spec` reads back."""
+    """Return the profile as text for `profile_from_spec`."""
     return _SPEC.dump_json(profile).decode()

@@ -1,4 +1,4 @@
-"""Random text, as the grep, sort and MD5 benchmarks read it: words of random letters, nothing to compress."""
+"""Random text for the grep, sort and MD5 benchmarks: words of random letters, incompressible."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LEXICON = 4096
 
 @dataclass(frozen=True, slots=True)
 class RandomText:
-    """Lines of words drawn evenly from a lexicon of random letters.
+    """Lines of words drawn uniformly from a lexicon of random letters.
 
     >>> RandomText(words=3).texts(5, 6) == RandomText(words=3).texts(0, 10)[5:6]
     True

@@ -1,7 +1,8 @@
 """Taxi rides as lines of text: `driver,pickup,dropoff,from,to,passengers,distance,payment,fare,tip,total`.
 
-Both kinds speak the same line. `Rides` makes rides up; `RecordedRides` plays those of a file of New York's Taxi and
-Limousine Commission (TLC), which names no drivers: rides are dealt to so many drivers in turn, in order of pick-up.
+Both kinds use this format. `Rides` generates synthetic rides. `RecordedRides` replays a file of New York's Taxi and
+Limousine Commission (TLC). TLC files do not name drivers, so rides are assigned to drivers in turn, in order of
+pick-up.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ FIELDS = "driver,pickup,dropoff,from,to,passengers,distance,payment,fare,tip,tot
 _BEGIN = datetime(2019, 3, 1)
 _ZONES = 263
 _TURN_S = 1800
-"""A made-up driver takes one ride in half an hour."""
+"""A synthetic driver takes one ride per half hour."""
 _DIRTY = 0.02
 _CYCLE = timedelta(days=31)
 _COLUMNS = (
@@ -41,7 +42,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Rides:
-    """Made-up rides: drivers take turns, no driver has two rides at once, one line in fifty is broken.
+    """Synthetic rides: drivers take turns, no driver has two rides at once, and one line in fifty is malformed.
 
     >>> Rides().texts(0, 1)[0].split(",")[:2]
     ['d0000', '2019-03-01 00:03:09']
@@ -63,7 +64,7 @@ class Rides:
         ride_s = _TURN_S // 4 + length * _TURN_S // 4096
         distance = round(ride_s / 200 + extra / 500, 2)
         if luck < _DIRTY * 1024:
-            distance = -distance  # what a cleaning step must find
+            distance = -distance  # a cleaning step must remove these
         fare, tip = round(2.5 + 2.5 * abs(distance), 2), round(extra / 200, 2)
         return (
             f"d{driver:04d},{pickup},{pickup + timedelta(seconds=ride_s)},{1 + start % _ZONES},{1 + goal % _ZONES},"
@@ -73,7 +74,7 @@ class Rides:
 
 @dataclass(frozen=True, slots=True)
 class RecordedRides:
-    """Rides of a TLC file, month after month; every round through the file is a month later."""
+    """Rides of a TLC file, repeated; every pass through the file is a month later."""
 
     path: str
     drivers: int = 24
@@ -101,7 +102,7 @@ def _recorded(path: str) -> list[tuple[datetime, datetime, str]]:
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(f"rides {path}: cannot be read ({error})") from None
     except ValueError as error:
-        raise InvalidInput(f"rides {path}: a pick-up or drop-off is no time ({error})") from None
+        raise InvalidInput(f"rides {path}: a pick-up or drop-off is not a valid time ({error})") from None
     if not rides:
         raise InvalidInput(f"rides {path}: has no rides")
     return sorted(rides, key=lambda ride: ride[0])

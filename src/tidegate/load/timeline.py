@@ -1,7 +1,7 @@
 """When row i arrives: the cumulative count of a load profile and its inverse.
 
-Row i's arrival depends on i and the profile alone. That makes a load open-loop (a slow reader does not slow the
-arrivals down), replayable (every run sees the same rows) and checkable (a lost or doubled row has a name).
+Row i's arrival depends only on i and the profile. A load is therefore open-loop (a slow reader does not slow arrivals
+down), replayable (every run sees the same rows) and verifiable (a lost or doubled row can be identified).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from tidegate.load.profile import LoadProfile
 
 _CHUNK_BINS = 4096
-_SILENCE_S = 7 * 86_400.0  # a load that is silent for a week has ended
+_SILENCE_S = 7 * 86_400.0  # a load without rows for a week has ended
 
 
 class Timeline:
@@ -34,7 +34,7 @@ class Timeline:
         self._cumulative: npt.NDArray[np.float64] = np.zeros(1)
 
     def rows_by(self, t_s: float) -> int:
-        """How many rows have arrived `t_s` seconds after the start."""
+        """Return the number of rows that have arrived `t_s` seconds after the start."""
         if t_s <= 0:
             return 0
         while self._covered_s() <= t_s:
@@ -45,7 +45,7 @@ class Timeline:
         return int(before + (bins - whole) * (after - before) + 1e-9)
 
     def arrivals_s(self, first: int, end: int) -> npt.NDArray[np.float64]:
-        """Arrival times of rows `first` … `end - 1`, in seconds after the start."""
+        """Return the arrival times of rows `first` … `end - 1`, in seconds after the start."""
         if end <= first:
             return np.zeros(0)
         while self._cumulative[-1] < end:
@@ -56,7 +56,7 @@ class Timeline:
         return self.times_of(np.arange(first + 1, end + 1, dtype=np.float64))
 
     def arrivals_of(self, rows: Sequence[int]) -> list[float]:
-        """When a few rows arrive that are known to arrive (`rows_by` has counted them); quick.
+        """Return the arrival times of a few rows that `rows_by` has already counted. This is fast.
 
         >>> from tidegate.load.profile import Constant
         >>> timeline = Timeline(Constant(rate=10))
@@ -71,8 +71,8 @@ class Timeline:
         return found
 
     def times_of(self, ordinals: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """When the count of arrivals reaches each of these numbers, all of which are known to be reached."""
-        # Flat stretches (no load) have no inverse; the row arrives at the end of the stretch, where its bin fills.
+        """Return when the count of arrivals reaches each of these numbers, all of which must be known to be reached."""
+        # Flat stretches (no load) have no inverse: the row arrives at the end of the stretch, where its bin fills.
         upper = np.searchsorted(self._cumulative, ordinals - 1e-9)
         before = self._cumulative[upper - 1]
         share = np.clip((ordinals - before) / (self._cumulative[upper] - before), 0.0, 1.0)
@@ -83,7 +83,7 @@ class Timeline:
         return (len(self._cumulative) - 1) * self._resolution_s
 
     def _extend(self) -> None:
-        """Append bins; the table doubles, so that reaching any row costs its logarithm in extensions."""
+        """Append bins. The table doubles, so reaching row n takes O(log n) extensions."""
         known = len(self._cumulative) - 1
         count = max(_CHUNK_BINS, known)
         middles_s = np.asarray((known + np.arange(count) + 0.5) * self._resolution_s, dtype=np.float64)

@@ -1,4 +1,5 @@
-"""Reads a recorded load from CSV and refuses what would silently distort it: gaps, negative values, disorder."""
+"""Reads a recorded load from CSV. Gaps, negative values and unsorted rows are refused, because they would distort the
+load."""
 
 from __future__ import annotations
 
@@ -15,12 +16,12 @@ from tidegate.domain.errors import InvalidInput
 from tidegate.domain.python310 import UTC, iso_time
 
 GapRule = Literal["error", "hold", "zero"]
-_GAP_FACTOR = 1.5  # a distance above this many usual steps is a gap
+_GAP_FACTOR = 1.5  # a distance of more than this many usual steps is a gap
 
 
 @dataclass(frozen=True)
 class RecordedLoad:
-    """Values with the seconds since the first of them; `step_s` is the usual distance."""
+    """Values and their times in seconds since the first; `step_s` is the usual distance."""
 
     times_s: npt.NDArray[np.float64]
     values: npt.NDArray[np.float64]
@@ -41,7 +42,7 @@ def read_trace(
     first_row: int,
     rows: int | None,
 ) -> RecordedLoad:
-    """The trace as arrays; the row numbers in errors are those of the file (the header is row 1)."""
+    """Read the trace as arrays. Line numbers in errors are those of the file (the header is line 1)."""
     file_rows = _file_rows(path, [column] if time_column is None else [column, time_column])
     chosen = file_rows[first_row : None if rows is None else first_row + rows]
     if not chosen:
@@ -50,7 +51,7 @@ def read_trace(
     values = np.array([_number(path, line, column, row[column]) for line, row in chosen])
     for line, value in zip(lines, values, strict=True):
         if not value >= 0:
-            raise InvalidInput(f"trace {path}, line {line}: {column} is {value:g}; loads are 0 or more")
+            raise InvalidInput(f"trace {path}, line {line}: {column} is {value:g}; a load must be at least 0")
     if time_column is None:
         return RecordedLoad(np.arange(len(values), dtype=np.float64) * step_s, values, step_s)
     stamps = np.array([_seconds(path, line, time_column, row[time_column]) for line, row in chosen])
@@ -77,7 +78,7 @@ def _without_gaps(
         width_s = float(np.diff(times_s)[wide[0]])
         raise InvalidInput(
             f"trace {path}, line {lines[wide[0]]}: a gap of {width_s:g} s follows (usual step {usual_s:g} s); "
-            "fill the file, or say gaps: hold or gaps: zero"
+            "fill the gap, or set gaps: hold or gaps: zero"
         )
     if len(wide) and gaps == "zero":
         times_s = np.insert(times_s, wide + 1, times_s[wide] + usual_s)

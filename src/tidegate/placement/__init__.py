@@ -1,4 +1,4 @@
-"""Placement: which task runs on which host, so that peaks of one fill the valleys of another."""
+"""Placement of tasks on hosts, so that the peaks of one task coincide with the valleys of another."""
 
 from .bounds import lower_bound
 from .configure import Configuration, OperatorChoice, configure

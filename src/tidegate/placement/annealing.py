@@ -1,4 +1,5 @@
-"""Fit tasks on given hosts: simulated annealing on the total overload, by moves and swaps that start there."""
+"""Fits tasks on given hosts by simulated annealing of the total overload, with moves and swaps from overloaded
+hosts."""
 
 from __future__ import annotations
 
@@ -11,10 +12,10 @@ from .arrays import FloatArray, IntArray, draw, inlined, kernel
 from .load import TOLERANCE
 from .seating import exchange, seat
 
-# In mean excess per column: hot enough to undo a placement, cold enough to close gaps of 0.1 % of a host.
+# Temperatures in mean excess per column: high enough to undo a placement, low enough for gaps of 0.1 % of a host.
 HOT, COLD = 0.0125, 0.00025
 FOCUS = 0.9  # share of moves that start at an overloaded host
-SWAP = 0.8  # share of moves that exchange two tasks; the others move one
+SWAP = 0.8  # share of moves that swap two tasks; the others move one
 
 
 @inlined
@@ -28,7 +29,7 @@ def _excess(load: FloatArray, room: FloatArray, added: FloatArray, removed: Floa
 
 @kernel
 def _note(crowded: IntArray, listed: IntArray, crowds: int, host: int, over: bool) -> int:
-    """Keep the list of overloaded hosts (and each one's position in it) up to date; returns its length."""
+    """Update the list of overloaded hosts and each one's position in it. Returns its length."""
     if over and listed[host] < 0:
         crowded[crowds] = host
         listed[host] = crowds
@@ -44,10 +45,10 @@ def _note(crowded: IntArray, listed: IntArray, crowds: int, host: int, over: boo
 
 @kernel
 def anneal(demand: FloatArray, room: FloatArray, hosts: IntArray, evaluations: int, state: NDArray[np.uint64]) -> int:
-    """Change `hosts` in place until nothing is overloaded or `evaluations` are spent; returns how many were.
+    """Change `hosts` in place until nothing is overloaded or `evaluations` are spent. Returns the evaluations used.
 
-    A move is a swap with the empty task, the row of zeros at the end of `demand`. On failure `hosts` holds
-    the last state.
+    A move is a swap with the empty task, the row of zeros at the end of `demand`. On failure `hosts` contains the last
+    state.
     """
     tasks, columns, count = demand.shape[0] - 1, demand.shape[1], room.shape[0]
     seating = seat(demand, hosts, count)

@@ -1,4 +1,4 @@
-"""How schedulers lay out their numbers and compile their loops: inputs are finite, so sums may be reordered."""
+"""Array types and loop compilation for schedulers. Inputs are finite, so sums may be reordered."""
 
 from typing import TypeAlias
 
@@ -26,5 +26,5 @@ def draw(state: NDArray[np.uint64]) -> float:
 
 
 def stream(rng: np.random.Generator) -> NDArray[np.uint64]:
-    """A kernel's own random stream, started from the generator that the caller passed in."""
+    """Create a kernel's random stream from the caller's generator."""
     return rng.integers(1, 2**63, size=1, dtype=np.uint64)

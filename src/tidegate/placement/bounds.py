@@ -1,4 +1,4 @@
-"""Lower bounds on the number of hosts: what no schedule without overload can undercut."""
+"""Lower bounds on the number of hosts of any schedule without overload."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from .problem import Problem
 
 CLIQUE_TASKS = 2_000  # the pairwise test is quadratic
 ROUNDINGS = 12
-MIXED_COLUMNS = 16  # pairs of columns are mixed only where there are few
+MIXED_COLUMNS = 16  # pairs of columns are mixed only if there are few
 
 
 def load_bound(demand: FloatArray, room: FloatArray) -> int:
     """The fewest largest hosts that cover the total in every column; with equal hosts `⌈max_t Σ x(t) / capacity⌉`.
 
-    Beyond the hosts at hand it counts on in units of the largest one.
+    Beyond the given hosts, further hosts of the largest size are assumed.
 
     >>> load_bound(np.array([[0.6], [0.6], [0.6]]), np.ones((3, 1)))
     2
@@ -77,7 +77,7 @@ def rounding_bound(sizes: FloatArray) -> int:
 
 @kernel
 def _clique(demand: FloatArray, order: IntArray, start: int) -> int:
-    """Greedy clique of tasks of which no two fit on the largest host together, in the given order."""
+    """Greedy clique of tasks, in the given order, of which no two fit on the largest host together."""
     chosen = np.zeros(demand.shape[0], np.int64)
     chosen[0] = order[start]
     count = 1
@@ -143,7 +143,7 @@ def flat_bound(flat: Flat) -> int:
     """The best of all bounds here."""
     largest: FloatArray = flat.room.max(axis=0)
     if flat.demand[:, largest <= 0].any():
-        return int(flat.room.shape[0]) + 1  # demand for what no host has
+        return int(flat.room.shape[0]) + 1  # demand for a resource that no host has
     relative = flat.demand[:, largest > 0] / largest[largest > 0]
     mixtures = _mixtures(relative)
     bounds = [
@@ -157,7 +157,7 @@ def flat_bound(flat: Flat) -> int:
 
 
 def lower_bound(problem: Problem) -> int:
-    """Hosts that any schedule without overload needs at least.
+    """Return the minimum number of hosts of any schedule without overload.
 
     >>> lower_bound(Problem.from_arrays(np.full((5, 1, 1), 200.0), np.full((9, 1), 500.0)))
     3

@@ -1,4 +1,4 @@
-"""Less traffic on the same hosts: moves and swaps that bring talkers together and keep every capacity."""
+"""Reduces traffic on the same hosts: moves and swaps that place communicating tasks together, within capacity."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _descend(
                 for j in range(tasks):
                     if hosts[j] != b:
                         continue
-                    # The edge between i and j keeps its length when they trade places.
+                    # The edge between i and j keeps its length when they are swapped.
                     gain = (
                         _pull(i, a, hosts, starts, partners, rates, region, separation, j)
                         - _pull(i, b, hosts, starts, partners, rates, region, separation, j)

@@ -1,4 +1,4 @@
-"""The whole schedule S = (W', H', A): how many instances each operator gets, which hosts open, and what runs where."""
+"""The complete schedule S = (W', H', A): instances per operator, hosts to open, and the assignment."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from .tidegate import Tidegate
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OperatorChoice:
-    """An operator with its total demand, the instance counts it may have, and what each instance costs on top.
+    """An operator with its total demand, the allowed instance counts, and the overhead of each instance.
 
-    `overhead` is demand that every instance adds by itself (same resources); `traffic` is the total rate to
+    `overhead` is the additional demand of every instance (same resources); `traffic` is the total rate to
     other operators.
     """
 
@@ -69,7 +69,7 @@ def configure(
 ) -> Configuration:
     """Choose instance counts, one operator at a time, while overload, cost, hosts or instances fall; then schedule.
 
-    Trial configurations are judged by best fit, which is fast; the last word is Tidegate's. Hosts are
+    Trial configurations are evaluated by best fit, which is fast; the final schedule is Tidegate's. Hosts are
     opened by cost.
 
     >>> hosts = [Host("s1", {"cpu": 100}), Host("s2", {"cpu": 100}), Host("big", {"cpu": 300}, cost=5.0)]
@@ -112,7 +112,8 @@ def configure(
 
 
 def cheapest_first(problem: Problem, rng: np.random.Generator) -> IntArray:
-    """Best fit with hosts opened by cost per room; groups then settle on the cheapest hosts that hold them."""
+    """Best fit with hosts opened by cost per room; groups are then assigned to the cheapest hosts with enough
+    capacity."""
     flat = flatten(problem)
     order = np.argsort(problem.cost / np.maximum(flat.room.mean(axis=1), 1e-300), kind="stable")
     sorted_hosts = Problem(tuple(problem.hosts[h] for h in order), problem.tasks, problem.distance)
@@ -123,7 +124,7 @@ def cheapest_first(problem: Problem, rng: np.random.Generator) -> IntArray:
 
 
 def _worth(problem: Problem, rng: np.random.Generator) -> tuple[float, ...]:
-    """What is compared between configurations: overload, cost, hosts, then instances (each is a process to run)."""
+    """The sort key of configurations: overload, cost, hosts, then instances (each is a process)."""
     flat = flatten(problem)
     tried = [
         (excess(flat, hosts), cost(problem, hosts), float(np.unique(hosts).size), float(len(problem.tasks)))

@@ -14,7 +14,7 @@ from .problem import Problem
 from .schedule import migrations, overload, traffic, utilisation
 
 Criterion = Callable[[Problem, IntArray], float]  # of one assignment, smaller is better
-HARD_PENALTY = 1e9  # orders broken hard constraints after every schedule that holds them
+HARD_PENALTY = 1e9  # ranks schedules that break hard constraints after all others
 
 
 def used_hosts(problem: Problem, hosts: IntArray) -> float:
@@ -60,7 +60,7 @@ class Constraint:
             raise ValueError(f"constraint {self.name!r}: penalty must be positive, not {self.penalty}")
 
     def charge(self, problem: Problem, hosts: IntArray) -> float:
-        """What breaking it costs."""
+        """Return the penalty of violating it."""
         return min(self.penalty, HARD_PENALTY) * self.violation(problem, hosts)
 
 

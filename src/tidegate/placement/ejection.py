@@ -1,8 +1,8 @@
 """Fit tasks on given hosts: guided ejection search (Nagata and Bräysy 2009), within capacity throughout.
 
-Tasks without a host wait in a pool. The one on top enters where it fits, or where those it ejects have been
-hard to place least often; then random exchanges that hold capacity shake the rest. Strong where few large
-tasks exclude one another.
+Tasks without a host wait in a pool. The task on top goes to a host where it fits, or ejects the tasks that have been
+easiest to place so far. Random exchanges within capacity then perturb the rest. This works well if a few large tasks
+exclude one another.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .arrays import FloatArray, IntArray, draw, inlined, kernel
 from .load import TOLERANCE
 from .seating import Seating, enter, exchange, leave, seat
 
-SHAKES = 100  # exchanges tried between two insertions
+SHAKES = 100  # attempted exchanges between two insertions
 MOVE = 0.5  # share of shakes that move one task; the others exchange two
 
 
@@ -31,7 +31,7 @@ def _fits(load: FloatArray, room: FloatArray, added: FloatArray, out: FloatArray
 
 @kernel
 def _open_host(seating: Seating, demand: FloatArray, room: FloatArray, task: int, state: NDArray[np.uint64]) -> int:
-    """A random host that has room for the task, or −1."""
+    """Return a random host with room for the task, or −1."""
     chosen, options = -1, 0
     nothing = demand[demand.shape[0] - 1]
     for h in range(room.shape[0]):
@@ -136,7 +136,7 @@ def eject(demand: FloatArray, room: FloatArray, hosts: IntArray, evaluations: in
         if hosts[i] < 0:
             pool[waiting] = i
             waiting += 1
-    trouble = np.ones(tasks)  # how often a task found no host: the price of ejecting it
+    trouble = np.ones(tasks)  # how often a task found no host, used as the cost of ejecting it
     ejected = np.full(3, -1, np.int64)
     spent = 0
     while waiting > 0 and spent < evaluations:
@@ -157,7 +157,7 @@ def eject(demand: FloatArray, room: FloatArray, hosts: IntArray, evaluations: in
                     waiting += 1
         if chosen >= 0:
             enter(seating, demand, task, chosen)
-        else:  # more than three would have to leave anywhere: it goes to the bottom, others change first
+        else:  # every host would have to eject more than three: move it to the bottom of the pool
             for w in range(waiting, 0, -1):
                 pool[w] = pool[w - 1]
             pool[0] = task

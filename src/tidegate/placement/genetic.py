@@ -1,4 +1,5 @@
-"""A genetic algorithm as small parts: sampling, selection, crossover, mutation, repair, survival, over arrays."""
+"""A genetic algorithm composed of small operators over arrays: sampling, selection, crossover, mutation, repair,
+survival."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ class Evolution:
 
 @dataclass(frozen=True, slots=True)
 class GeneticAlgorithm:
-    """Parts put together; `unchanged` is the null object for a part that is not wanted."""
+    """Combines the operators. `unchanged` is the null object for an operator that is not needed."""
 
     sampling: Sampling
     score: Score
@@ -145,7 +146,7 @@ def move_or_swap(probability: float, hosts: int) -> Variation:
 
 
 def refit_overloaded(flat: Flat) -> Variation:
-    """Tasks of overloaded hosts are placed anew by best fit."""
+    """Place the tasks of overloaded hosts again by best fit."""
     order = largest_first(flat.demand)
 
     def repair(rows: IntArray, rng: Rng) -> IntArray:
@@ -161,7 +162,7 @@ def refit_overloaded(flat: Flat) -> Variation:
 
 
 def generational(elites: int) -> Survival:
-    """The best parents stay, children take every other place."""
+    """Keep the best parents and replace all others by children."""
 
     def survive(parents: FloatArray, children: FloatArray, size: int) -> tuple[IntArray, IntArray]:
         return np.argsort(parents[:, 0], kind="stable")[:elites], np.arange(size - elites)

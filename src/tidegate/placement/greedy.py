@@ -13,7 +13,8 @@ FIRST_FIT, BEST_FIT = 0, 1
 
 @kernel
 def fit_in_order(demand: FloatArray, room: FloatArray, order: IntArray, hosts: IntArray, rule: int) -> None:
-    """Place each unplaced task, in order, on a host that holds the merged signal `max_t (load + x − room) ≤ 0`.
+    """Place each unplaced task, in order, on a host with enough capacity for the merged signal `max_t (load + x − room)
+    ≤ 0`.
 
     First fit takes the first such host, best fit the one left with the least free room at its peak. A task
     that fits nowhere goes where it adds the least overload.
@@ -85,5 +86,5 @@ def best_fit_decreasing(problem: Problem, rng: np.random.Generator) -> IntArray:
 
 
 def round_robin(problem: Problem, rng: np.random.Generator) -> IntArray:
-    """Storm's default: tasks dealt over all hosts in turn, blind to load."""
+    """Storm's default: tasks are assigned to all hosts in turn, regardless of load."""
     return np.arange(len(problem.tasks), dtype=np.int64) % len(problem.hosts)

@@ -1,4 +1,4 @@
-"""The JSON form of a placement problem: read whole, every error reported at once, and written back."""
+"""Reads and writes placement problems as JSON. All errors are reported at once."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ CONSEQUENCES = ("unknown task", "unknown host", "no host offers", "there are no"
 
 
 def read_instance(document: object) -> Problem:
-    """The problem that a parsed JSON document describes.
+    """Return the problem that a parsed JSON document describes.
 
     `network` lists distances between regions: `{"eu": {"us": 2.0}}`. A resource is named by its key on
-    hosts; a task's key that is no resource of any host is therefore an unknown key.
+    hosts; a task's key that is not a resource of any host is therefore unknown.
 
     >>> document = {"hosts": {"count": 2, "cpu": 500}, "tasks": [{"name": "t", "cpu": [100, 200]}]}
     >>> read_instance(document).hosts[1].name
@@ -44,7 +44,7 @@ def read_instance(document: object) -> Problem:
     try:
         problem = Problem(tuple(hosts), tuple(tasks), distance, current, cap)
     except InvalidInstance as error:
-        # What could not be read is unknown to the rest; such consequences would only hide their cause.
+        # Unreadable parts are unknown to the rest. Errors that follow from this would only hide their cause.
         faults += [m for m in error.messages if not (unreadable and any(c in m for c in CONSEQUENCES))]
     if problem is not None:
         faults += [f"task {name!r} fits nowhere: its peak exceeds every host" for name in problem.unplaceable()]
@@ -107,7 +107,7 @@ def _hosts(raw: object, faults: list[str]) -> list[Host]:
         try:
             hosts.append(Host(entry["name"], capacity, entry.get("region", "local"), entry.get("cost", 1.0)))
         except InvalidInstance as error:
-            # Hosts written by count share one fault: say it once.
+            # Hosts given by count share the same fault: report it once.
             fresh = [m for m in error.messages if m.split(":", 1)[-1] not in seen]
             seen |= {m.split(":", 1)[-1] for m in error.messages}
             faults += fresh

@@ -1,4 +1,4 @@
-"""Independent searches from different seeds, run anywhere, merged into one schedule that depends on the seeds alone."""
+"""Independent searches from different seeds, merged into one schedule that depends only on the seeds."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from .tidegate import Tidegate, quality
 
 Engine = Callable[
     [Callable[[Any], Any], list[Any]], list[Any]
-]  # like map, in order; here, in processes or in Spark tasks
+]  # like map, in order: in this process, in processes or in Spark tasks
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """What one island found: plain values, so that it travels between processes."""
+    """The result of one island, as plain values that can be sent between processes."""
 
     quality: tuple[float, ...]
     seed: int
@@ -30,13 +30,13 @@ class Candidate:
 
 
 def solve_island(problem: Problem, seed: int, budget: int | None = None) -> Candidate:
-    """One search; `budget` counts evaluations, so the result is the same on any machine and at any speed."""
+    """Run one search. `budget` counts evaluations, so the result does not depend on the machine."""
     hosts = within_cap(problem, Tidegate(budget=budget)(problem, np.random.default_rng(seed)))
     return Candidate(quality(problem, hosts), seed, tuple(int(h) for h in hosts))
 
 
 def merge(candidates: Sequence[Candidate]) -> Candidate:
-    """The best candidate, the smaller seed among equals: the order of arrival does not matter."""
+    """Return the best candidate; ties go to the smaller seed, so the order of arrival does not matter."""
     if not candidates:
         raise ValueError("no candidate to merge: at least one island must run")
     return min(candidates, key=lambda c: (c.quality, c.seed))

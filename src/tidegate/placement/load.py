@@ -9,7 +9,7 @@ import numpy as np
 from .arrays import FloatArray, IntArray, kernel
 from .problem import Problem
 
-TOLERANCE = 1e-9  # relative to a host's capacity; sums of floats may exceed it by rounding alone
+TOLERANCE = 1e-9  # relative to a host's capacity, to allow for rounding errors
 
 
 @dataclass(frozen=True, slots=True, eq=False)

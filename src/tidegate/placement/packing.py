@@ -1,4 +1,4 @@
-"""The fewest hosts: close some, repair by annealing or ejection, until the bound is met or the budget is spent."""
+"""Minimises hosts: closes some and repairs by annealing or ejection, until the bound is met or the budget is spent."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from .rstorm import RStorm
 Repair = Callable[["Flat", IntArray, int, NDArray[np.uint64]], int]
 ATTEMPT_SHARE = 0.25  # of the budget, for one attempt at one host fewer
 PROBE_SHARE = 0.08  # for one attempt at several hosts fewer
-FEW_MIXTURES = 40  # of kinds of hosts: so many are all tried
+FEW_MIXTURES = 40  # up to this many mixtures of host kinds, all are tried
 RANDOM_SETS = 4
-RSTORM_TASKS = 2_000  # up to so many, R-Storm's plan is one of the starts: never more hosts than it
-SECOND_SHARE = 0.3  # of an attempt, for the repair that did not work last
+RSTORM_TASKS = 2_000  # up to this many tasks, R-Storm's plan is one of the starts, so the result is never worse
+SECOND_SHARE = 0.3  # share of an attempt for the repair that failed last time
 
 
 def default_budget(problem: Problem, flat: Flat) -> int:
-    """Evaluations worth about 4 ms per task on one core, 0.1 to 15 s; each costs its columns and some overhead."""
+    """Return the evaluations for about 4 ms per task on one core, 0.1 to 15 s in total."""
     nominal_us = min(max(4_000.0 * len(problem.tasks), 1e5), 15e6)
     return int(nominal_us / (0.06 + 0.0008 * flat.demand.shape[1]))
 
@@ -76,7 +76,7 @@ class _Search:
         self.repairs: list[Repair] = [_by_ejection, _by_annealing]
 
     def close_hosts(self, bound: int) -> None:
-        """Aim halfway to the bound; halve the step where that fails, and at one host keep trying."""
+        """Aim halfway to the bound. Halve the step on failure; at a step of one host, keep trying."""
         used = int(np.unique(self.best).size)
         step = max(1, (used - bound) // 2)
         while used > bound and self.spent < self.budget:
@@ -88,7 +88,7 @@ class _Search:
             elif step > 1:
                 step //= 2
             elif self.spent == before:
-                break  # no set of hosts of this number can hold the load
+                break  # no set of this many hosts has enough capacity
 
     def _fit_on(self, count: int, evaluations: int) -> bool:
         load = sum_by_host(self.flat.demand, self.best, self.flat.room.shape[0]).mean(axis=1)
@@ -112,7 +112,7 @@ class _Search:
             if left == 0:
                 self.best = placed
                 self.progress.append((self.spent, int(np.unique(placed).size)))
-                self.repairs.sort(key=lambda known: known is not repair)  # what worked goes first
+                self.repairs.sort(key=lambda known: known is not repair)  # try first what worked last time
                 return True
             if left < excess(self.flat, self.best):
                 self.best = placed

@@ -49,7 +49,7 @@ def idle_and_overload(demand: FloatArray, room: FloatArray, population: IntArray
 
 @dataclass(frozen=True, slots=True)
 class PaperGA:
-    """The published rates. Its selection is only called fitness-driven there; a binary tournament is used here."""
+    """The published rates. The paper calls its selection only fitness-driven; a binary tournament is used here."""
 
     size: int = 100
     iterations: int = 1000

@@ -1,4 +1,4 @@
-"""Several criteria at once: the schedules that no other one beats in all of them (NSGA-II, Deb et al. 2002)."""
+"""Multi-criteria search for the schedules that no other schedule dominates (NSGA-II, Deb et al. 2002)."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ def pareto_front(
 ) -> list[Tradeoff]:
     """Trade-offs between the criteria, best first by the first of them; each is within the cap on migrations.
 
-    A broken constraint charges every criterion, so schedules that break a hard one never stand beside those
-    that hold it.
+    A violated constraint adds to every criterion, so schedules that break a hard constraint never rank with those that
+    do not.
     """
     unknown = sorted(set(criteria) - set(CRITERIA))
     if unknown or not criteria:

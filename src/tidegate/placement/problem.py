@@ -15,7 +15,7 @@ UNPLACED = -1
 
 
 class InvalidInstance(ValueError):
-    """What is wrong with a placement problem, all of it at once."""
+    """All faults of a placement problem."""
 
     def __init__(self, messages: Iterable[str]) -> None:
         self.messages = list(messages)
@@ -26,7 +26,7 @@ class InvalidInstance(ValueError):
 
 
 def number_fault(value: object) -> str | None:
-    """Why `value` cannot be an amount, or None when it can."""
+    """Return why `value` cannot be an amount, or None if it can."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         return f"must be a number, not {value!r}"
     if not math.isfinite(value):

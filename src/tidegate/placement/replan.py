@@ -1,4 +1,4 @@
-"""Replanning from what runs: as few moves as asked, and hosts chosen so that a new plan keeps tasks at home."""
+"""Replanning from the current assignment: a cap on moves, and a choice of hosts that keeps tasks where they are."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .schedule import migrations
 
 
 def settle(problem: Problem, hosts: IntArray) -> IntArray:
-    """The same groups of tasks on the cheapest hosts that hold them, at equal cost on those that move the fewest tasks.
+    """Put the same groups of tasks on the cheapest hosts with enough capacity, at equal cost with the fewest moves.
 
     An assignment problem between groups and hosts (Kuhn 1955); a group never goes where it overloads,
     unless it did before.
@@ -39,7 +39,8 @@ def settle(problem: Problem, hosts: IntArray) -> IntArray:
 
 
 def within_cap(problem: Problem, target: IntArray) -> IntArray:
-    """The target if it moves no more running tasks than allowed, else the best reached from what runs now."""
+    """Return the target if it moves no more running tasks than allowed, else the best plan from the current
+    assignment."""
     if problem.max_migrations is None:
         return target
     target = settle(problem, target)
@@ -49,7 +50,7 @@ def within_cap(problem: Problem, target: IntArray) -> IntArray:
 
 
 def improve_current(problem: Problem, cap: int) -> IntArray:
-    """Place new tasks, relieve overload, then empty hosts, with at most `cap` moves of running tasks."""
+    """Place new tasks, relieve overload, then drain hosts, with at most `cap` moves of running tasks."""
     flat = flatten(problem)
     hosts = problem.placed.copy()
     hosts.flags.writeable = True
@@ -73,7 +74,7 @@ def _place_new(flat: Flat, hosts: IntArray) -> None:
 
 
 def _relieve(problem: Problem, flat: Flat, hosts: IntArray, cap: int) -> int:
-    """Move the task that removes most overload, again and again; returns the running tasks moved."""
+    """Repeatedly move the task that removes the most overload. Returns the number of running tasks moved."""
     load = sum_by_host(flat.demand, hosts, flat.room.shape[0])
     moved = 0
     while excess(flat, hosts) > 0:
@@ -101,7 +102,7 @@ def _relieve(problem: Problem, flat: Flat, hosts: IntArray, cap: int) -> int:
 
 
 def _evacuate(problem: Problem, flat: Flat, hosts: IntArray, left: int) -> None:
-    """Empty whole hosts into the room of others, those with the fewest running tasks first."""
+    """Drain whole hosts into free capacity of others, those with the fewest running tasks first."""
     load = sum_by_host(flat.demand, hosts, flat.room.shape[0])
     home = problem.placed == hosts
     prices = np.bincount(hosts[home], minlength=flat.room.shape[0])

@@ -10,7 +10,7 @@ from .arrays import FloatArray, IntArray
 from .load import TOLERANCE
 from .problem import Problem
 
-HARD = "memory"  # R-Storm never overcommits memory; other resources only where nothing else is left
+HARD = "memory"  # R-Storm never overcommits memory, and other resources only if there is no alternative
 
 
 def breadth_first_order(problem: Problem) -> list[int]:
@@ -88,7 +88,7 @@ class RStorm:
         root: FloatArray = np.sqrt(squares)
         if self.cpu_only:
             return root
-        if last < 0:  # the first task goes to the region with most to give
+        if last < 0:  # the first task goes to the region with the most capacity
             total = np.bincount(problem.region, weights=available.sum(axis=1), minlength=len(problem.separation))
             return root + np.where(problem.region == total.argmax(), 0.0, 1e9)
         net = problem.separation[problem.region[last], problem.region].copy()
@@ -98,7 +98,7 @@ class RStorm:
 
 
 def _nearest(distance: FloatArray, fits: FloatArray, holds_hard: FloatArray, beyond: FloatArray) -> int:
-    """The nearest host that fits; else the nearest that holds what is hard; else the least exceeded."""
+    """Return the nearest host that fits, else the nearest that meets hard constraints, else the least overloaded."""
     for allowed in (fits, holds_hard):
         if allowed.any() and (allowed is fits or not holds_hard.all()):
             return int(np.where(allowed, distance, np.inf).argmin())

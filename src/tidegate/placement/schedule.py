@@ -1,4 +1,4 @@
-"""A schedule: where every task runs, and how good that is by the measures of the paper (its equations 14 to 16)."""
+"""A schedule: where every task runs, and its quality by the measures of the paper (equations 14 to 16)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who sits where, kept up to date move by move: loads and member lists for the search kernels."""
+"""The current assignment with loads and member lists, updated with every move of the search kernels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .arrays import FloatArray, IntArray, kernel
 
 
 class Seating(NamedTuple):
-    """An assignment with everything a move needs at hand; the arrays change in place."""
+    """An assignment with the data that a move needs. The arrays change in place."""
 
     hosts: IntArray  # per task, or -1 while it waits
     load: FloatArray  # hosts × columns
@@ -68,7 +68,7 @@ def leave(seating: Seating, demand: FloatArray, task: int) -> None:
 
 @kernel
 def exchange(seating: Seating, demand: FloatArray, task: int, other: int, target: int) -> None:
-    """Trade the places of two tasks; with the empty task as `other`, move the task to the target host."""
+    """Swap two tasks; with the empty task as `other`, move the task to the target host."""
     source = seating.hosts[task]
     if other == demand.shape[0] - 1:
         leave(seating, demand, task)

@@ -28,7 +28,7 @@ from .schedule import migrations, traffic
 
 
 def quality(problem: Problem, hosts: IntArray) -> tuple[float, ...]:
-    """What counts when nothing else is asked, first to last: overload, hosts, cost, migrations, traffic."""
+    """Return the default criteria in order of priority: overload, hosts, cost, migrations, traffic."""
     used = np.unique(hosts)
     return (
         excess(flatten(problem), hosts),

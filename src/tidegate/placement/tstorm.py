@@ -1,4 +1,4 @@
-"""T-Storm (Xu et al. 2014): busiest talkers first, each to the host that adds the least traffic between hosts."""
+"""T-Storm (Xu et al. 2014): tasks by descending traffic, each to the host that adds the least traffic between hosts."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from .problem import SAME_HOST, Problem
 class TStorm:
     """`argmin_j Σ_{i' not on j} (r_ii' + r_i'i) · distance` within load and `⌈γ · tasks / hosts⌉` tasks per host.
 
-    Where none is left the cap on tasks is dropped, then capacity. Ties go to the fullest host, which
-    consolidates.
+    If no host is left, the cap on tasks is dropped, then capacity. Ties go to the fullest host, which consolidates.
     """
 
     gamma: float = 1.5

@@ -1,9 +1,9 @@
-"""Calibrates the simulator from a recorded run: costs, loads, start-up of executors, noise.
+"""Calibrates the simulator from a recorded run: costs, load, executor start-up, noise.
 
     busy time of an operator in a batch  =  tasks · overhead of a task  +  rows · cost of a row
 
-by least squares over the warm batches of the recording. What a recording does not show stays at the simulator's
-default. Batches that ran beside new executors are left out: cold ones are slow.
+is fitted by least squares over the warm batches of the recording. What a recording does not show keeps the simulator's
+default. Batches that ran while new executors were cold are left out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _COLD_FOR_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class OperatorFit:
-    """What an operator costs, and how far single batches are from that."""
+    """The cost of an operator, and how much single batches deviate from it."""
 
     cost_s_per_row: float
     task_overhead_s: float
@@ -54,10 +54,10 @@ def fit_operator(rows: list[float], busy_s: list[float], tasks: int) -> Operator
 
 
 def calibrate(recording: Recording) -> Scenario:
-    """The scenario of the recorded run, without anybody who steers it."""
+    """Return the scenario of the recorded run, without a controller."""
     fits = {name: _query(query, recording) for name, query in recording.queries.items() if query.batches}
     if not fits:
-        raise InvalidInput("the journal holds no batches; record a run with rows first")
+        raise InvalidInput("the journal contains no batches; record a run with rows first")
     return Scenario(
         name="twin",
         duration_s=round(recording.duration_s, 3),
@@ -72,7 +72,7 @@ def calibrate(recording: Recording) -> Scenario:
 
 
 def startup_s(recording: Recording, usual_s: float = 5.0) -> float:
-    """Median time from asking for more executors to having them; `usual_s` where the run never grew."""
+    """Return the median time from requesting executors to their registration; `usual_s` if the pool never grew."""
     taken = []
     for (time_s, size), (_, before) in zip(recording.requested[1:], recording.requested, strict=False):
         if size <= before:
@@ -85,7 +85,7 @@ def startup_s(recording: Recording, usual_s: float = 5.0) -> float:
 
 
 def to_yaml(scenario: Scenario) -> str:
-    """The scenario as a file that `tidegate simulate` reads."""
+    """Return the scenario as a file for `tidegate simulate`."""
     return yaml.safe_dump(
         scenario.model_dump(mode="json", exclude_unset=True, warnings=False), sort_keys=False, allow_unicode=True
     )
@@ -106,7 +106,7 @@ def _query(query: RecordedQuery, recording: Recording) -> tuple[PoolApplicationS
     operators, spreads = [], []
     for place, operator in enumerate(alike[-1].operators):
         seen = [batch.operators[place] for batch in alike]
-        rows = [float(batch.rows) for batch in alike]  # operators count rows each in their own way
+        rows = [float(batch.rows) for batch in alike]  # each operator counts rows in its own way
         fit = fit_operator(rows, [one.busy_s for one in seen], operator.parallelism)
         operators.append(
             PoolOperatorSpec(

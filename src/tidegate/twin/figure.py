@@ -1,4 +1,4 @@
-"""What happened and what would have: executors and the 99th percentile of latency, over time."""
+"""Plots the recorded run, the twin and the predicted run: executors and p99 latency over time."""
 
 from __future__ import annotations
 

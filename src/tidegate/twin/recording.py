@@ -1,4 +1,4 @@
-"""What a journal says about a run: batches, arrivals and the pool over time, and how well the objective was kept."""
+"""A run as recorded in a journal: batches, arrivals and the pool over time, and how well the objective was met."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RecordedQuery:
     interval_s: float
     batches: list[BatchSample] = field(default_factory=list)
     arrivals: list[tuple[float, float]] = field(default_factory=list)
-    """Times and rows that had ever arrived by then."""
+    """Times, and the total rows that had arrived by then."""
 
     def take(self, sample: ApplicationSample) -> None:
         self.interval_s = sample.interval_s
@@ -35,7 +35,8 @@ class RecordedQuery:
             self.arrivals.append((sample.arrival.time_s, float(sample.arrival.arrived_rows)))
 
     def arrived_by(self, times_s: Floats) -> Floats:
-        """Rows since the recording began; from the source where it was asked, else from batches and their backlog."""
+        """Return the rows that arrived since the recording began, from the source's reports or from batches and
+        backlogs."""
         known = sorted(set(self.arrivals)) or self._from_batches()
         if len(known) < 2:
             raise InvalidInput(f"{self.name}: the journal does not say when rows arrived; record a longer run")
@@ -59,7 +60,7 @@ class Recording:
     end_s: float
     queries: Mapping[str, RecordedQuery]
     requested: tuple[tuple[float, int], ...]
-    """Sizes asked for, from these times on."""
+    """Requested pool sizes and the times from which they applied."""
     registered: tuple[tuple[float, int], ...]
     slots_per_executor: int
 
@@ -73,7 +74,8 @@ class Recording:
         return sum(count * (edges[at + 1] - edges[at]) for at, (_, count) in enumerate(self.registered))
 
     def outcome(self, name: str, objective_s: float) -> dict[str, float]:
-        """Late share, executor-seconds and p99, as measured; batches without latencies are left out."""
+        """Return the measured share over the objective, executor-seconds and p99. Batches without latencies are left
+        out."""
         seen = [batch.latency for batch in self.queries[name].batches if batch.latency is not None]
         rows = sum(latency.rows for latency in seen)
         if not rows:
@@ -87,7 +89,7 @@ class Recording:
 
 
 def read_recording(path: Path) -> Recording:
-    """Read a journal; steps without observations (older than its retention) are left out."""
+    """Read a journal. Steps without observations (older than its retention) are left out."""
     queries: dict[str, RecordedQuery] = {}
     requested: list[tuple[float, int]] = []
     registered: list[tuple[float, int]] = []
@@ -107,12 +109,12 @@ def read_recording(path: Path) -> Recording:
             if not sample.bounded:
                 queries.setdefault(sample.name, RecordedQuery(sample.name, sample.interval_s)).take(sample)
     if first_s is None or last_s is None or last_s - first_s < 1 or not queries:
-        raise InvalidInput(f"journal {path}: holds no observations of a streaming query; record a run first")
+        raise InvalidInput(f"journal {path}: contains no observations of a streaming query; record a run first")
     return Recording(first_s, last_s, queries, tuple(requested), tuple(registered), slots)
 
 
 def _quantile(latency: Floats, share: float = 0.99) -> float:
-    """The quantile over all rows, from the quantiles of every batch."""
+    """Return the quantile over all rows, from the quantiles of the batches."""
     shares = np.array([0.5, 0.4, 0.09, 0.01])
     values, weights = latency[:, 1:5].ravel(), (latency[:, :1] * shares).ravel()
     order = np.argsort(values)

@@ -1,4 +1,4 @@
-"""Plays a twin: as the recorded run was sized, and as another policy would steer it."""
+"""Runs a twin with the recorded pool sizes or under another policy."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Played:
 
 
 def as_recorded(scenario: Scenario, recording: Recording, policy: Policy) -> Played:
-    """Nobody steers: the pool has the sizes that were asked for in the recording."""
+    """Run without a controller: the pool has the sizes requested in the recording."""
     run = _pool(scenario)
     for time_s, size in recording.requested:
         run.advance_to(time_s - recording.start_s)
@@ -37,9 +37,9 @@ def as_recorded(scenario: Scenario, recording: Recording, policy: Policy) -> Pla
 
 
 def under(scenario: Scenario, policy: Policy) -> Played:
-    """The controller steers by this policy."""
+    """Run under the controller with this policy."""
     if scenario.pool is None:
-        raise InvalidInput("the scenario has no pool to steer")
+        raise InvalidInput("the scenario has no pool to control")
     run = _pool(scenario.model_copy(update={"pool": scenario.pool.model_copy(update={"policy": policy})}))
     run.advance_to(scenario.duration_s)
     return _played(run, policy)

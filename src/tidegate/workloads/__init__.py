@@ -1,1 +1,1 @@
-"""Streaming jobs to run, watch and measure: ordinary PySpark queries."""
+"""Streaming jobs for demonstrations and experiments: ordinary PySpark queries."""

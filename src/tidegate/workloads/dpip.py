@@ -1,7 +1,7 @@
 """A data pipeline over taxi rides (DPIP): parse → clean → zone join → windowed aggregate → sink.
 
 Two queries share the pipeline: `fares` by borough and window, and `breaks`, the time each driver spends without a
-passenger. Windows are in the time of the rides, which runs faster than the clock on the wall.
+passenger. Windows use the event time of the rides, which runs faster than real time.
 """
 
 from __future__ import annotations
@@ -39,27 +39,27 @@ _BOROUGHS = ("Manhattan", "Queens", "Brooklyn", "Bronx", "Staten Island", "EWR")
 
 @dataclass(frozen=True, slots=True)
 class Dpip:
-    """The recipe of one query; `build` is what `gate.start` wants."""
+    """The recipe of one query; pass `build` to `gate.start`."""
 
     query: DpipQuery
     load: LoadProfile
     rows: int | None = None
     start_ms: int | None = None
     rides: str | None = None
-    """A file of recorded TLC rides; without it the rides are made up."""
+    """A file of recorded TLC rides; by default rides are synthetic."""
     zones: str | None = None
-    """A file of zones (LocationID, zone, borough); without it zone numbers are dealt to the boroughs."""
+    """A file of zones (LocationID, zone, borough); by default zone numbers are assigned to boroughs in turn."""
     rounds: int = 1
-    """How often a driver's name is digested before it is stored: what a pseudonym costs."""
+    """Number of hash rounds for a driver's pseudonym: scales the cost of a row."""
     source_tasks: int = 2
     trigger_s: float = 5.0
     topic: Topic | None = None
-    """Where the rows come from, if not from the load itself."""
+    """The Kafka topic to read instead of generating the load."""
 
     def build(self, spark: SparkSession, settings: Settings) -> DataStreamWriter:
         replay = Replay(self.load, content(self.rides), self.rows, self.start_ms, self.source_tasks)
         rides = cleaned(parsed((self.topic or replay).frame(spark, settings)), self.rounds)
-        spark.conf.set("spark.sql.shuffle.partitions", "1")  # taken over by the query when it starts
+        spark.conf.set("spark.sql.shuffle.partitions", "1")  # used by the query when it starts
         counted = fares(rides, zone_table(spark, self.zones)) if self.query == "fares" else breaks(rides)
         return (
             counted.writeStream.outputMode("update")
@@ -70,12 +70,12 @@ class Dpip:
 
 
 def content(rides: str | None) -> str:
-    """What the rows say: recorded rides where there is a file of them."""
+    """Return the content of the rows: recorded rides if there is a file, otherwise synthetic ones."""
     return "rides" if rides is None else f"rides:{rides}"
 
 
 def parsed(lines: DataFrame) -> DataFrame:
-    """Fields out of the line; what cannot be read as its type is null."""
+    """Parse the fields of a line. Fields that cannot be parsed are null."""
     parts = lines.select(F.split("value", ",").alias("part"))
     fields = [F.get("part", F.lit(position)).alias(name) for position, name in enumerate(FIELDS.split(","))]
     named = parts.select(*fields)
@@ -83,7 +83,7 @@ def parsed(lines: DataFrame) -> DataFrame:
 
 
 def cleaned(rides: DataFrame, rounds: int = 1) -> DataFrame:
-    """Rides that can have happened, with the driver under a pseudonym."""
+    """Return plausible rides, with the driver replaced by a pseudonym."""
     possible = rides.where(
         "dropoff > pickup AND distance > 0 AND fare >= 0 AND `from` IS NOT NULL AND `to` IS NOT NULL"
     )
@@ -91,7 +91,7 @@ def cleaned(rides: DataFrame, rounds: int = 1) -> DataFrame:
 
 
 def fares(rides: DataFrame, zones: DataFrame) -> DataFrame:
-    """Rides (of known drivers), distance and takings by borough of departure and window."""
+    """Return rides (of known drivers), distance and revenue by borough of departure and window."""
     at = rides.join(F.broadcast(zones), rides["from"] == zones["zone_id"])
     return (
         at.withWatermark("pickup", _LATENESS)
@@ -101,7 +101,7 @@ def fares(rides: DataFrame, zones: DataFrame) -> DataFrame:
 
 
 def breaks(rides: DataFrame) -> DataFrame:
-    """Per driver and window: from the first pick-up to the last drop-off, what was not spent in a ride."""
+    """Return, per driver and window, the time from first pick-up to last drop-off that was not spent on rides."""
     span_s = F.unix_timestamp(F.max("dropoff")) - F.unix_timestamp(F.min("pickup"))
     ride_s = F.sum(F.unix_timestamp("dropoff") - F.unix_timestamp("pickup"))
     return (
@@ -115,7 +115,7 @@ def zone_table(spark: SparkSession, path: str | None) -> DataFrame:
     """`zone_id` → `borough`."""
     if path is not None:
         table = spark.read.csv(path, header=True, schema="LocationID INT, zone STRING, borough STRING")
-        # Collected once: a file scan in the join would be a job of its own in every batch.
+        # Collected once, because a file scan in the join would be a separate job in every batch.
         found = [(row.LocationID, row.borough) for row in table.select("LocationID", "borough").collect()]
     else:
         found = [(zone, _BOROUGHS[zone % len(_BOROUGHS)]) for zone in range(1, 266)]

@@ -1,7 +1,7 @@
-"""Grep, sort and MD5 over random text (GSM): three queries without state that do nothing but compute.
+"""Grep, sort and MD5 over random text (GSM): three stateless, CPU-bound queries.
 
-`rounds` scales the work of a row to the machine: so many times is its line worked through. All of it is done by Spark's
-own functions, so the cost is CPU in a slot, not time asleep.
+`rounds` scales the work per row to the machine: each line is processed this many times. All work is done by Spark's own
+functions, so it costs CPU and not just time in a slot.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CONTENT = "random-text"
 
 @dataclass(frozen=True, slots=True)
 class Gsm:
-    """The recipe of one query; `build` is what `gate.start` wants."""
+    """The recipe of one query; pass `build` to `gate.start`."""
 
     step: GsmStep
     load: LoadProfile
@@ -35,7 +35,7 @@ class Gsm:
     source_tasks: int = 2
     trigger_s: float = 5.0
     topic: Topic | None = None
-    """Where the rows come from, if not from the load itself."""
+    """The Kafka topic to read instead of generating the load."""
 
     def build(self, spark: SparkSession, settings: Settings) -> DataStreamWriter:
         source = self.topic or Replay(self.load, CONTENT, self.rows, self.start_ms, self.source_tasks)
@@ -49,24 +49,24 @@ class Gsm:
 
 
 def grep(rows: DataFrame, rounds: int = 1) -> DataFrame:
-    """Rows with a word that matches, and how often it does in `rounds` readings of the line."""
+    """Return rows with a matching word, and the number of matches in `rounds` passes over the line."""
     found = F.regexp_count(_read_over(rounds), F.lit(PATTERN))
     return rows.select("index", "event_time", found.alias("matches")).where("matches > 0")
 
 
 def sort(rows: DataFrame, rounds: int = 1) -> DataFrame:
-    """The words of `rounds` readings of the line, in order."""
+    """Return the sorted words of `rounds` passes over the line."""
     words = F.sort_array(F.split(_read_over(rounds), " "))
     return rows.select("index", "event_time", words.alias("words"))
 
 
 def md5(rows: DataFrame, rounds: int = 1) -> DataFrame:
-    """The line's digest, and the digest of that, `rounds` times in all."""
+    """Return the MD5 digest of the line, applied `rounds` times."""
     return rows.select("index", "event_time", stretched(F.col("value"), rounds).alias("digest"))
 
 
 def stretched(text: Column, rounds: int) -> Column:
-    """MD5 applied `rounds` times: each digest is the next one's text."""
+    """Apply MD5 `rounds` times, each time to the previous digest."""
     return F.aggregate(F.sequence(F.lit(1), F.lit(rounds)), text, lambda digest, _: F.md5(digest))
 
 

@@ -1,7 +1,7 @@
-"""WordCount's siblings that wear out one resource each: CPU, memory or network, in place of a look-up that waits.
+"""Variants of WordCount that are bound by CPU, memory or network instead of a waiting look-up.
 
-Each is source → one costly operator → a count that keeps state, reads the same lines behind the same gate, and does
-its work for every row, so that twice the rows cost twice the resource.
+Each is source → one costly operator → stateful count. They read the same lines through the same gate. The cost is per
+row, so twice the rows need twice the resource.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _KEYS = 64
 
 @dataclass(frozen=True, slots=True)
 class CpuIntensive(WordCount):
-    """Every line is digested over and over, as a password is before it is stored."""
+    """Hashes every line many times, as for storing a password."""
 
     rounds: int = 120
-    """About 80 µs of CPU a row."""
+    """About 80 µs of CPU per row."""
 
     def _flow(self, lines: Topology) -> Topology:
         return lines.operator(
@@ -38,11 +38,11 @@ class CpuIntensive(WordCount):
 
 @dataclass(frozen=True, slots=True)
 class MemoryIntensive(WordCount):
-    """Every line is looked up in many places of a table that no cache holds, and leaves a row of state behind."""
+    """Reads many places of a table too large for CPU caches for every line, and adds a row of state."""
 
     table_bytes: int = 64 * 2**20
     reads: int = 4096
-    """Scattered reads a row."""
+    """Scattered reads per row."""
     state_keys: int = 20_000
 
     def _flow(self, lines: Topology) -> Topology:
@@ -53,7 +53,7 @@ class MemoryIntensive(WordCount):
 
 @dataclass(frozen=True, slots=True)
 class NetworkIntensive(WordCount):
-    """Every line drags a payload that does not compress through two exchanges; with one executor both are local."""
+    """Sends an incompressible payload for every line through two exchanges. With one executor both are local."""
 
     payload_bytes: int = 4096
 
@@ -66,7 +66,7 @@ class NetworkIntensive(WordCount):
 
 
 def digested(rows: DataFrame, rounds: int) -> DataFrame:
-    """Each row with a key derived from its text by so many rounds of HMAC."""
+    """Return each row with a key derived from its text by this many rounds of HMAC."""
 
     def digest(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -78,7 +78,7 @@ def digested(rows: DataFrame, rounds: int) -> DataFrame:
 
 
 def gathered(rows: DataFrame, table_bytes: int, reads: int) -> DataFrame:
-    """Each row with the sum of `reads` places of a large table, picked by its index."""
+    """Return each row with the sum of `reads` entries of a large table, selected by its index."""
 
     def gather(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         table = _table(table_bytes)
@@ -91,7 +91,7 @@ def gathered(rows: DataFrame, table_bytes: int, reads: int) -> DataFrame:
 
 
 def widened(rows: DataFrame, payload_bytes: int) -> DataFrame:
-    """Each row with random bytes: a shuffle can neither compress nor share them."""
+    """Return each row with random bytes that a shuffle can neither compress nor share."""
 
     def widen(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -106,7 +106,7 @@ def widened(rows: DataFrame, payload_bytes: int) -> DataFrame:
 
 
 def _by_key(rows: DataFrame, key: Column) -> DataFrame:
-    """Rows by key; the sum of their indices makes a row that is lost or doubled show."""
+    """Count rows by key. The sum of their indices reveals lost or doubled rows."""
     return rows.groupBy(key.alias("key")).agg(F.count(F.lit(1)).alias("rows"), F.sum("index").alias("indices"))
 
 
@@ -118,5 +118,5 @@ def _scattered_sum(table: npt.NDArray[np.float64], index: int, reads: int) -> fl
 
 @lru_cache(maxsize=1)
 def _table(size_bytes: int) -> npt.NDArray[np.float64]:
-    """Made once per Python worker, and kept."""
+    """Return the table, created once per Python worker."""
     return np.arange(size_bytes // 8, dtype=np.float64)

@@ -1,12 +1,12 @@
-"""Nexmark's queries in PySpark, natively: DataFrame in, DataFrame out, the same for streams and batches.
+"""Nexmark's queries in PySpark: DataFrame in, DataFrame out, the same for streams and batches.
 
 | query | what it does | state |
 |---|---|---|
 | q1 | prices of bids in another currency | none |
 | q2 | bids on chosen auctions | none |
-| q3 | who sells in category 10 in three states: a join that never forgets | grows |
-| q5 | the auction with most bids in each sliding window | windows |
-| q8 | people who opened an auction in the window in which they came | windows |
+| q3 | who sells in category 10 in three states: a join without a time limit | grows |
+| q5 | the auction with the most bids in each sliding window | windows |
+| q8 | people who opened an auction in the window in which they registered | windows |
 | q11 | bids of each person by session of activity | sessions |
 
 `parse` reads the lines of `tidegate.load.Nexmark`. In a stream, windows close `LATENESS` after the newest event.
@@ -70,14 +70,14 @@ def q2(events: Events) -> DataFrame:
 
 
 def q3(events: Events) -> DataFrame:
-    """Local item suggestion: both sides are kept for good, since a person may sell at any later time."""
+    """Local item suggestion. Both sides are kept forever, because a person may sell at any later time."""
     people = events.persons.where(F.col("state").isin(*STATES)).select("id", "name", "city", "state")
     sold = events.auctions.where(F.col("category") == CATEGORY).select(F.col("id").alias("auction"), "seller")
     return people.join(sold, people["id"] == sold["seller"]).select("name", "city", "state", "auction")
 
 
 def q5(events: Events) -> DataFrame:
-    """Hot items: of auctions with equally many bids, the one with the smallest number."""
+    """Hot items. Ties go to the auction with the smallest number."""
     counted = events.bids.groupBy(F.window("time", WINDOW, SLIDE), "auction").agg(F.count("*").alias("bids"))
     hottest = F.max(F.struct(F.col("bids"), (-F.col("auction")).alias("behind"))).alias("hot")
     return (
@@ -88,7 +88,7 @@ def q5(events: Events) -> DataFrame:
 
 
 def q8(events: Events) -> DataFrame:
-    """Monitoring new users: each once per window, however many auctions were opened."""
+    """Monitoring new users: each once per window, regardless of the number of auctions."""
     came = events.persons.select("id", "name", F.window("time", WINDOW).alias("came"))
     opened = (
         events.auctions.select("seller", F.window("time", WINDOW).alias("opened"))

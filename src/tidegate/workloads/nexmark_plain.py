@@ -1,4 +1,4 @@
-"""Nexmark's queries once more, as plain loops over lines: what Spark's results are checked against."""
+"""Nexmark's queries as plain loops over lines, the reference for Spark's results."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def q8(lines: list[str]) -> list[Row]:
 
 
 def q11(lines: list[str]) -> list[Row]:
-    """A session ends `GAP_MS` after its last bid; a bid at that very moment begins another one."""
+    """A session ends `GAP_MS` after its last bid. A bid at exactly that time starts another one."""
     times: dict[int, list[int]] = defaultdict(list)
     for _, bidder, _, time in _of("B", lines):
         times[int(bidder)].append(int(time))

@@ -1,4 +1,4 @@
-"""The source that workloads share: replayable rows of a load, behind the query's gate, their latency measured."""
+"""The source that workloads share: replayable rows of a load, gated, with measured latency."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tidegate.load.profile import profile_to_json
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What `format("tidegate")` is asked for."""
+    """The options of a `format("tidegate")` source."""
 
     load: LoadProfile
     content: str
     rows: int | None = None
-    """The load ends after so many rows."""
+    """The load ends after this many rows."""
     start_ms: int | None = None
     tasks: int = 2
 

@@ -1,4 +1,4 @@
-"""The source that workloads share on Kafka: a topic of one partition, so that row i is the record at offset i."""
+"""The Kafka source that workloads share: a topic with one partition, so that row i is the record at offset i."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidegate.adapters.spark.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """What a plain Kafka query is asked for; somebody else produces the rows."""
+    """The options of a plain Kafka query. Another process produces the rows."""
 
     address: str
     name: str

@@ -1,7 +1,7 @@
-"""WordCount with a look-up: source → lookup → count, or source → split → count, and the proof that no row was lost.
+"""WordCount with a look-up: source → lookup → count, or source → split → count, with a check for lost rows.
 
-The look-up waits as a call to a remote service would, so that its cost is time in a slot and not CPU: more
-executors then add real capacity even where processors are few.
+The look-up waits, as a call to a remote service would. It occupies a slot but no CPU, so more executors add real
+capacity even with few CPUs.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from tidegate.load.profile import profile_to_json
 
 @dataclass(frozen=True, slots=True)
 class WordCount:
-    """The recipe of the query; `build` is what `gate.start` wants."""
+    """The recipe of the query; pass `build` to `gate.start`."""
 
     load: LoadProfile
     rows: int | None = None
-    """The load ends after so many rows."""
+    """The load ends after this many rows."""
     start_ms: int | None = None
     lookup_s: float = 0.0025
     source_tasks: int = 1
@@ -67,7 +67,7 @@ class WordCount:
 
 
 class SplitCount(WordCount):
-    """The WordCount of the papers: the look-up belongs to the splitting, and single words go to the count."""
+    """The WordCount of the papers: the look-up is part of the split, and the count receives single words."""
 
     def _flow(self, lines: Topology) -> Topology:
         return lines.operator(
@@ -76,7 +76,7 @@ class SplitCount(WordCount):
 
 
 def looked_up(rows: DataFrame, lookup_s: float) -> DataFrame:
-    """Every row waits `lookup_s`, as if a service were asked about it."""
+    """Delay every row by `lookup_s`, like a call to a service."""
 
     def wait(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -87,12 +87,12 @@ def looked_up(rows: DataFrame, lookup_s: float) -> DataFrame:
 
 
 def words_of(rows: DataFrame) -> DataFrame:
-    """One row for every word, with its sentence's index."""
+    """Return one row for every word, with the index of its sentence."""
     return rows.select("index", F.posexplode(F.split("value", " ")).alias("position", "word"))
 
 
 def counted(words: DataFrame) -> DataFrame:
-    """Words by their number; the first word of every sentence also counts its row and sums the rows' indices."""
+    """Count words. The first word of every sentence also counts its row and sums the rows' indices."""
     first = F.col("position") == 0
     return words.groupBy("word").agg(
         F.count(F.lit(1)).alias("words"),
@@ -103,7 +103,7 @@ def counted(words: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class RowCheck:
-    """What the state says about the rows that were committed."""
+    """Committed, lost and doubled rows according to the state."""
 
     rows_out: int
     rows_lost: int
@@ -111,11 +111,11 @@ class RowCheck:
 
 
 Counts = dict[str, tuple[int, int, int]]
-"""Word → (words, rows that begin with it, sum of those rows' indices)."""
+"""Word → (occurrences, rows that begin with it, sum of those rows' indices)."""
 
 
 def state_counts(spark: SparkSession, checkpoint: str) -> Counts:
-    """The committed state of a stopped query, read from its checkpoint."""
+    """Read the committed state of a stopped query from its checkpoint."""
     state = spark.read.format("statestore").load(checkpoint)
     # By position: the columns of an aggregation's state are named after the functions, and two are counts.
     rows = state.select("key", "value").collect()
@@ -123,7 +123,7 @@ def state_counts(spark: SparkSession, checkpoint: str) -> Counts:
 
 
 def expected_counts(rows: int, content: Content | None = None) -> Counts:
-    """The counts of the first `rows` rows, worked out without Spark."""
+    """Compute the counts of the first `rows` rows without Spark."""
     words: dict[str, list[int]] = {}
     texts = (content or Sentences()).texts(0, rows)
     for index, text in enumerate(texts):
@@ -152,7 +152,7 @@ def check_rows(found: Counts, expected: Counts) -> RowCheck:
             continue
         difference = int(got[1] - due[1])
         missing, extra = max(0, -difference), max(0, difference)
-        if missing == extra == 0:  # the same number, but of other rows or words
+        if missing == extra == 0:  # the same number, but different rows or words
             missing = extra = 1
         lost, doubled = lost + missing, doubled + extra
     return RowCheck(sum(rows for _, rows, _ in found.values()), lost, doubled)

@@ -1,8 +1,8 @@
 """Pearson and Spearman coefficients of all pairs of columns, over the samples that both columns have.
 
-Written by hand because the libraries choose one of: all pairs at once (numpy), missing values (pandas, without counts),
-or ranks over exactly the pair's samples (scipy, a pair at a time). Columns that miss the same samples are
-computed together; the numbers are scipy's for every pair.
+The libraries offer only one of: all pairs at once (numpy), missing values (pandas, without counts), or ranks over
+exactly the pair's samples (scipy, one pair at a time). Here, columns that miss the same samples are computed together.
+Every pair gives the same result as scipy.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ Counts = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Coefficients:
-    """Metrics × metrics: coefficients and the samples each stands on. NaN: undefined (too few, or constant)."""
+    """Metrics × metrics: coefficients and their numbers of samples. NaN means undefined (too few samples, or
+    constant)."""
 
     r: Floats
     n: Counts
@@ -72,7 +73,7 @@ def _by_mask(values: Floats, transform: Callable[[Floats], Floats]) -> Coefficie
 
 
 def unit_columns(values: Floats) -> Floats:
-    """Columns centred and of length 1, so that their products are correlations; NaN where a column is constant."""
+    """Return centred columns of length 1, so that their products are correlations; NaN if a column is constant."""
     centred = values - values.mean(axis=0)
     # Scaled before squaring: very large or tiny metrics must not overflow.
     largest = np.abs(centred).max(axis=0)

@@ -21,7 +21,7 @@ Engine = Callable[[MetricTable], "Correlations"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CorrelationMatrix:
-    """One coefficient for every pair of metrics; NaN inside where it is undefined."""
+    """One coefficient for every pair of metrics; NaN if undefined."""
 
     r: Floats
     n: Floats
@@ -30,13 +30,13 @@ class CorrelationMatrix:
     p: Floats
     p_adjusted: Floats
     effective_n: Floats | None
-    """Independent samples that n are worth; None where the order of the samples is not at hand (Spark)."""
+    """Effective number of independent samples; None if the order of the samples is not available (Spark)."""
     p_effective: Floats | None
     """Adjusted p-values with the effective samples."""
 
     @property
     def significant(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """By the adjusted p-value, all samples taken as independent."""
+        """By the adjusted p-value, treating all samples as independent."""
         return np.asarray(np.nan_to_num(self.p_adjusted, nan=1.0) < ALPHA)
 
 
@@ -61,7 +61,7 @@ class Pair:
     """Both coefficients, after the correction."""
     effective_n: float | None
     significant_effective: bool | None
-    """The same with the effective samples: what remains when neighbours in time are not counted twice."""
+    """The same with the effective number of samples, which allows for autocorrelation."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,7 +109,7 @@ class Correlations:
 
 
 def correlate(table: MetricTable, correction: Correction = "bh") -> Correlations:
-    """In memory: pairwise-complete, the numbers of scipy's `pearsonr` and `spearmanr`."""
+    """Correlate in memory, pairwise-complete, with the results of scipy's `pearsonr` and `spearmanr`."""
     linear, ranked = pearson(table.values), spearman(table.values)
     effective = None
     if len(table) > 3 and table.names:
@@ -126,7 +126,7 @@ def judge(
     engine: str,
     effective: Floats | None = None,
 ) -> Correlations:
-    """Intervals and significance of coefficients, whoever computed these."""
+    """Add intervals and significance to coefficients from any engine."""
     return Correlations(
         names=names,
         samples=samples,

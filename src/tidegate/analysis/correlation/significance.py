@@ -1,4 +1,4 @@
-"""How far a correlation can be trusted: intervals, p-values, corrections for many pairs, samples that really count."""
+"""The significance of correlations: intervals, p-values, corrections for many pairs, effective number of samples."""
 
 from __future__ import annotations
 
@@ -74,11 +74,11 @@ def _corrected(p: Floats, correction: Correction) -> Floats:
 
 
 def effective_samples(values: Floats, n: Floats) -> Floats:
-    """Independent samples that n autocorrelated ones are worth, for every pair of columns.
+    """Return the number of independent samples equivalent to n autocorrelated ones, for every pair of columns.
 
     `n_eff = n / (1 + 2 Σ_k (1 − k/n) ρ_x(k) ρ_y(k))` (Bartlett 1935, Quenouille 1952), lags up to a fifth of the
-    samples (Pyper, Peterman 1998); never more than n and not fewer than 3. Samples that follow one another alike tell
-    less than as many drawn at random.
+    samples (Pyper, Peterman 1998); never more than n and never fewer than 3. Autocorrelated samples carry less
+    information than independent ones.
     """
     length = len(values)
     lags = max(1, length // 5)
@@ -89,7 +89,7 @@ def effective_samples(values: Floats, n: Floats) -> Floats:
 
 
 def _autocorrelations(values: Floats, lags: int) -> Floats:
-    """Metrics × lags 1 …; what is missing stands at the mean and so adds nothing."""
+    """Return metrics × lags 1 …. Missing values are set to the mean and add nothing."""
     present = np.isfinite(values)
     means = np.where(present, values, 0.0).sum(axis=0) / np.maximum(present.sum(axis=0), 1)
     centred = np.where(present, values - means, 0.0)

@@ -1,4 +1,4 @@
-"""Online learning: models that learn one sample at a time and predict quality of service some samples ahead."""
+"""Online learning: models that learn one sample at a time and predict QoS metrics some samples ahead."""
 
 from tidegate.analysis.learning.ensemble import Ensemble
 from tidegate.analysis.learning.learners import DEFAULT, LEARNERS, Learner, Reading, RiverLearner

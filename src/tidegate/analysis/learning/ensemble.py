@@ -1,4 +1,4 @@
-"""An ensemble that trusts its members by their recent errors."""
+"""An ensemble that weights its members by their recent errors."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Callable, Mapping
 
 from tidegate.analysis.learning.learners import Features, Learner
 
-_DISCOUNT = 0.97  # of a member's error, per sample: about the last 33 count
+_DISCOUNT = 0.97  # discount of a member's error per sample: about the last 33 count
 _SHARPNESS = 6.0
-_REPLAYED = 40  # samples that fresh members start from
+_REPLAYED = 40  # samples from which new members start
 
 
 class Ensemble:
     """Members by name, weighted by `error ** −6` with discounted absolute errors; the weighted mean predicts.
 
-    A member twice as wrong as the best counts for a sixty-fourth, so the ensemble follows whoever is right now. After a
-    drift (`renew`) the members start afresh from the last samples.
+    A member with twice the error of the best has a weight of 1/64, so the ensemble follows the currently best member.
+    After a drift (`renew`) the members are replaced by new ones that learn from the last samples.
 
     >>> from tidegate.analysis.learning.learners import LEARNERS
     >>> ensemble = Ensemble({name: LEARNERS[name] for name in ("last-value", "linear")})
@@ -39,7 +39,7 @@ class Ensemble:
         return sum(weights[name] * self._bounded(member, features) for name, member in self._members.items())
 
     def learn_one(self, features: Features, target: float) -> None:
-        """Judge every member by what it says before it learns, then let it learn."""
+        """Score every member's prediction, then let it learn."""
         self._mass = _DISCOUNT * self._mass + 1.0
         for name, member in self._members.items():
             error = abs(self._bounded(member, features) - target)
@@ -49,7 +49,7 @@ class Ensemble:
         self._recent.append((features, target))
 
     def renew(self, keep: int) -> None:
-        """After a drift: fresh members, taught the last samples, those since it."""
+        """Replace the members after a drift by new ones that learn from the samples since the drift."""
         recent = list(self._recent)[-keep:]
         self._members = {name: make() for name, make in self._makers.items()}
         self._errors = dict.fromkeys(self._makers, 0.0)
@@ -59,7 +59,7 @@ class Ensemble:
             self.learn_one(features, target)
 
     def weights(self) -> dict[str, float]:
-        """How much each member counts; they sum to 1."""
+        """Return the weights of the members, which sum to 1."""
         floor = 1e-9 + 1e-3 * max(self._errors.values(), default=0.0)
         least = min(self._errors.values(), default=0.0) + floor
         raw = {name: (least / (error + floor)) ** _SHARPNESS for name, error in self._errors.items()}
@@ -67,5 +67,5 @@ class Ensemble:
         return {name: weight / total for name, weight in raw.items()}
 
     def _bounded(self, member: Learner, features: Features) -> float:
-        """No change larger than any that was ever seen."""
+        """Return a member's prediction, limited to the largest change seen so far."""
         return max(-self._largest, min(self._largest, member.predict_one(features)))

@@ -1,7 +1,7 @@
-"""Turns a stream of metrics into features: values, how they change, and where the target stands against its means.
+"""Turns a stream of metrics into features: values, their changes, and the target relative to its means.
 
-Everything is taken through `asinh(x / unit)`, linear near zero and logarithmic above: latencies and backlogs grow by
-factors, and a model of factors that holds at one second holds at ten.
+Everything is transformed by `asinh(x / unit)`, which is linear near zero and logarithmic above. Latencies and backlogs
+grow by factors, and a model of factors that holds at one second also holds at ten.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _SHORT, _LONG = 0.4, 0.1  # weights of a new sample in the running means
 _BIAS = 0.05
 _STEP = 3  # samples over which a change is taken
 _FIRST = 10  # samples from which a metric's unit is taken
-_UNIT = 0.1  # of a metric's typical size
+_UNIT = 0.1  # relative to a metric's typical size
 RECURSIVE = ("recursion, last", "recursion, steady", "recursion, drifting")
 
 
@@ -33,7 +33,7 @@ class Scale:
         self._unit = 1.0
 
     def take(self, value: float) -> float:
-        """Learn the unit from the value while it is among the first, and transform it."""
+        """Transform a value. The first values also determine the unit."""
         if len(self._first) < _FIRST and value:
             self._first.append(abs(value))
             self._unit = max(_UNIT * sorted(self._first)[len(self._first) // 2], 1e-12)
@@ -47,7 +47,7 @@ class Scale:
 
     @property
     def settled(self) -> bool:
-        """Has the unit stopped to move?"""
+        """Return whether the unit is final."""
         return len(self._first) >= _FIRST
 
 
@@ -67,7 +67,8 @@ class FeatureMaker:
         self._bias = 0.0
 
     def step(self, sample: Mapping[str, float]) -> dict[str, float] | None:
-        """The features after a sample; None where the target was not measured. What is missing stays as it was."""
+        """Return the features after a sample; None if the target was not measured. Missing metrics keep their last
+        value."""
         value = sample.get(self.target)
         if value is None or not isfinite(value):
             return None
@@ -93,7 +94,7 @@ class FeatureMaker:
         return features | self._recursive(sample, now["level"])
 
     def _recursive(self, sample: Mapping[str, float], level: float) -> dict[str, float]:
-        """The change that the batches' own recursion expects, its running bias taken off; 0 while it knows nothing."""
+        """Return the change that the batch recursion predicts, minus its running bias; 0 while it has no data."""
         if self._recursion is None:
             return {}
         self._recursion.step(sample)
@@ -106,7 +107,7 @@ class FeatureMaker:
 
     def _follow(self, level: float, before: float) -> None:
         self._samples += 1
-        # The first samples are averaged evenly: a running mean must not start from an arbitrary one.
+        # The first samples are averaged evenly, so that a running mean does not start from an arbitrary value.
         short, long = max(_SHORT, 1 / self._samples), max(_LONG, 1 / self._samples)
         self._short += short * (level - self._short)
         self._long += long * (level - self._long)

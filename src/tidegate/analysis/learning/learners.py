@@ -1,8 +1,8 @@
 """Models that learn one sample at a time, behind one small protocol.
 
-River's models see standardised features, clipped at four deviations: one outlier must not throw a linear model off for
-good. Trees and forests predict the mean of their leaves; River's default of linear models in the leaves blows up on
-metrics that jump by orders of magnitude.
+River's models get standardised features, clipped at four deviations, so that one outlier cannot spoil a linear model
+permanently. Trees and forests predict the mean of their leaves. River's default, linear models in the leaves, diverges
+on metrics that jump by orders of magnitude.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _PRIOR_SAMPLES = 1.0
 
 
 class Learner(Protocol):
-    """What every model can do."""
+    """The protocol of all models."""
 
     def predict_one(self, features: Features) -> float:
-        """A prediction from what is known now."""
+        """Predict the target from the current features."""
         ...
 
     def learn_one(self, features: Features, target: float) -> None:
-        """Take in what became of earlier features."""
+        """Learn the target that followed earlier features."""
         ...
 
 
@@ -58,11 +58,11 @@ class RiverLearner:
     def _scaled(self, features: Features) -> dict[Any, Any]:
         scaled: dict[Any, float] = self._scaler.transform_one(dict(features))  # type: ignore[no-untyped-call]
         clipped: dict[Any, Any] = {name: min(_CLIP, max(-_CLIP, value)) for name, value in scaled.items()}
-        return clipped | {"1": 1.0}  # a constant stands in for the intercept
+        return clipped | {"1": 1.0}  # a constant feature serves as the intercept
 
 
 class Corrected:
-    """Learns what a feature leaves unexplained: while little has been seen, the feature itself is the prediction."""
+    """Learns the residual of a feature. With little data, the feature itself is the prediction."""
 
     def __init__(self, feature: str, learner: Learner) -> None:
         self._feature, self._learner = feature, learner
@@ -75,7 +75,7 @@ class Corrected:
 
 
 class Reading:
-    """No learning at all: one feature, times a factor, is the prediction. Hard to beat, and never wrong by much."""
+    """Predicts one feature times a factor, without learning. Hard to beat, and never far off."""
 
     def __init__(self, feature: str | None, factor: float = 1.0) -> None:
         self._feature, self._factor = feature, factor
@@ -90,8 +90,9 @@ class Reading:
 def linear(forgetting: float) -> RiverLearner:
     """Bayesian linear regression that forgets: recursive least squares with a prior.
 
-    River weighs a new sample by `1 − forgetting` then, and starts from a precision of 1 / alpha: alpha is chosen so
-    that the prior is worth one sample.
+    River then weights a new sample by `1 − forgetting` and starts from a precision of 1 / alpha. alpha is chosen so
+    that
+    the prior counts as one sample.
     """
     from river import linear_model
 
@@ -135,4 +136,4 @@ LEARNERS: dict[str, Callable[[], Learner]] = {
     "neighbours": _neighbours,
 }
 DEFAULT = {name: make for name, make in LEARNERS.items() if name != "forest"}
-"""The forest takes as much time as all others together and has not earned it; ask for it where time does not matter."""
+"""All learners except the forest, which takes as much time as all others together without improving the result."""

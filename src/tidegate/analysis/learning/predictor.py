@@ -1,4 +1,4 @@
-"""Predicts one metric some samples ahead, learns from what came, and knows whether it is any good."""
+"""Predicts one metric some samples ahead, learns online, and tracks its own accuracy."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tidegate.analysis.learning.validation import Score
 from tidegate.history import MetricTable
 from tidegate.history.table import Floats
 
-_TOLERATED, _THRESHOLD = 0.3, 20.0  # in usual errors: what counts as no change, and the sum of what exceeds it
-_SINCE = 10  # samples that are taken to be of the time after a drift when it is found
+_TOLERATED, _THRESHOLD = 0.3, 20.0  # in units of the usual error: tolerated change, threshold of its sum
+_SINCE = 10  # samples assumed to be after the drift when it is detected
 _USUAL, _MOST_RELATIVE = 0.01, 6.0
-_REST = 30  # samples after a drift in which no other is looked for
+_REST = 30  # samples after a drift in which no other is detected
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What is expected `horizon` samples ahead; not usable where repeating the last value is the better guess."""
+    """A prediction `horizon` samples ahead; not usable if repeating the last value is more accurate."""
 
     value: float
     last_value: float
@@ -33,7 +33,7 @@ class Prediction:
 
     @property
     def best(self) -> float:
-        """The value to go by."""
+        """The value to use."""
         return self.value if self.usable else self.last_value
 
 
@@ -49,7 +49,7 @@ class _Pending:
 class Predictor:
     """An ensemble on the change of the target, `horizon` samples ahead, with drift detection.
 
-    Abnormal samples are predicted from but not learned: neither they nor the samples that they were to predict.
+    Abnormal samples are used for predictions but not for learning, neither as features nor as targets.
 
     >>> predictor = Predictor("y", (), horizon=1)
     >>> wave = [10.0 + (step % 2) for step in range(200)]
@@ -66,14 +66,14 @@ class Predictor:
         learners: Mapping[str, Callable[[], Learner]] | None = None,
     ) -> None:
         if horizon < 1:
-            raise ValueError(f"a prediction looks at least one sample ahead, not {horizon}")
+            raise ValueError(f"the horizon must be at least 1 sample, not {horizon}")
         self.target, self.horizon = target, horizon
         self.score = Score()
         self.drifts: list[int] = []
         self.samples = 0
         self._maker = FeatureMaker(target, metrics, horizon)
         self._ensemble = Ensemble(DEFAULT if learners is None else learners)
-        # Page and Hinkley's test, for a change for the worse only: errors also change because something was learned.
+        # Page and Hinkley's test, only for increasing errors: learning also changes errors.
         from river import drift
 
         self._detector = drift.PageHinkley(
@@ -84,11 +84,11 @@ class Predictor:
         self._usual_error = 0.0
 
     def step(self, sample: Mapping[str, float], *, abnormal: bool = False) -> Prediction | None:
-        """Take in a sample, settle the prediction made for it, and make the next; None: the target was not measured."""
+        """Process a sample: score the prediction made for it and make the next. None if the target was not measured."""
         value = sample.get(self.target)
         if value is None or not isfinite(value):
             return None
-        # Running means must not take an abnormal sample in either: the features stay what they were.
+        # Running means must not include an abnormal sample either, so the features stay unchanged.
         features = self._features if abnormal else self._maker.step(sample)
         if features is None:
             return None
@@ -103,11 +103,11 @@ class Predictor:
         return Prediction(predicted, value, self.score.usable)
 
     def weights(self) -> dict[str, float]:
-        """How much each learner counts now."""
+        """Return the current weights of the learners."""
         return self._ensemble.weights()
 
     def _relative(self, error: float) -> float:
-        """An error in units of the usual one, at most six: one outlier is no drift."""
+        """Return an error in units of the usual error, at most 6, so that one outlier is not a drift."""
         usual = self._usual_error or error
         self._usual_error = usual + _USUAL * (error - usual)
         return min(_MOST_RELATIVE, error / usual) if usual > 0 else 0.0
@@ -128,16 +128,16 @@ class Predictor:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Replay:
-    """What a predictor would have said during a recorded run."""
+    """The predictions that a predictor would have made during a recorded run."""
 
     target: str
     horizon: int
     metrics: tuple[str, ...]
     score: Score
     drifts: tuple[int, ...]
-    """Samples at which the relation was found to have changed."""
+    """Samples at which a drift was detected."""
     predicted: Floats
-    """By sample: what had been predicted for it; NaN where nothing was."""
+    """By sample, the prediction made for it; NaN if there was none."""
     weights: dict[str, float] = field(default_factory=dict)
 
 

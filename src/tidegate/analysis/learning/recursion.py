@@ -1,13 +1,14 @@
-"""What the next batches will be like, from how micro-batches follow one another.
+"""Predicts the next batches from the recursion of micro-batches.
 
-A batch takes what arrived since the last one began, and its duration depends on its rows, so with an arrival rate λ
+A batch takes the rows that arrived since the last one started, and its duration depends on its rows, so with an arrival
+rate λ
 
     gap = max(trigger interval, duration)         rows' = min(admission, backlog + λ · gap)
     duration' = a + b · rows'                     backlog' = backlog + λ · gap − rows'
     latency' = (backlog + λ · gap) / λ + duration'
 
-where a and b come from the batches seen so far, by least squares that forget. Below saturation this settles; above
-it every batch is larger than the last. A model that has learned a calm hour alone cannot know that; this one does.
+where a and b are fitted to past batches by least squares with forgetting. Below saturation this converges; above it
+every batch is larger than the last. A model trained only on a calm hour cannot know that, but this one does.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class BatchRecursion:
         return self._rate is not None and self._mass > 3.0
 
     def step(self, sample: Mapping[str, float]) -> None:
-        """Take in a batch; one that lacks a number that is needed changes nothing."""
+        """Add a batch. A batch that lacks a required value is ignored."""
         rows, duration_s, rate = (sample.get(name, float("nan")) for name in NEEDED)
         if not (isfinite(rows) and isfinite(duration_s) and isfinite(rate)):
             return
@@ -65,11 +66,11 @@ class BatchRecursion:
         self._admission = admission if isfinite(admission) else None
 
     def now(self, target: str) -> float:
-        """What the recursion says of the latest batch itself: its difference from the measured value is its bias."""
+        """Return the recursion's value for the latest batch. Its difference from the measured value is the bias."""
         return self._value(target, self._size, self._batch_s(self._size), self._gap_s, self._gap_s, self._backlog)
 
     def ahead(self, target: str, batches: int) -> dict[str, float]:
-        """The target so many batches ahead, if the rate stays as it was, at its mean, or goes on to change."""
+        """Return the target `batches` ahead if the rate stays the same, returns to its mean, or continues to change."""
         rate = self._rate or 0.0
         return {
             "last": self._iterate(target, batches, rate, 0.0),
@@ -103,13 +104,13 @@ class BatchRecursion:
         return {"batch_duration_s": duration_s, "backlog_rows": backlog, "rows": rows}[target]
 
     def _batch_s(self, rows: float) -> float:
-        """`a + b · rows`; where sizes hardly differ the mean duration, in proportion."""
+        """`a + b · rows`; if sizes hardly differ, the mean duration in proportion."""
         mean_rows, mean_s = self._rows / self._mass, self._durations / self._mass
         variance = self._squares / self._mass - mean_rows**2
         covariance = self._products / self._mass - mean_rows * mean_s
         if variance <= (0.01 * mean_rows) ** 2 or covariance <= 0:
             return mean_s
-        slope = min(covariance / variance, mean_s / mean_rows)  # a batch of no rows takes no less than no time
+        slope = min(covariance / variance, mean_s / mean_rows)  # the duration of an empty batch cannot be negative
         return mean_s + slope * (rows - mean_rows)
 
     def _learn_rate(self, rate: float) -> None:
@@ -120,7 +121,8 @@ class BatchRecursion:
         self._slope += _SHORT / 2 * ((self._short - before) - self._slope)
 
     def _learn_gap(self, sample: Mapping[str, float], duration_s: float) -> None:
-        """The trigger interval where it is told; otherwise what a batch that had to wait for its start waited."""
+        """Learn the trigger interval: the reported one, or the gap before batches that had to wait for their
+        trigger."""
         interval_s, committed_s = sample.get("trigger_interval_s", float("nan")), sample.get("time_s", float("nan"))
         started_s = committed_s - duration_s if isfinite(committed_s) else None
         told = isfinite(interval_s)

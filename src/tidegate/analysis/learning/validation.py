@@ -1,4 +1,4 @@
-"""Progressive validation: every prediction is scored when its time comes, against simply repeating the last value."""
+"""Progressive validation: every prediction is scored when its target is known, against repeating the last value."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Score:
     _recent_last_value_error: float = 0.0
 
     def add(self, predicted: float, last_value: float, actual: float) -> None:
-        """Take in what became of one prediction."""
+        """Add the outcome of one prediction."""
         self.scored += 1
         self.error += abs(predicted - actual)
         self.last_value_error += abs(last_value - actual)
@@ -36,7 +36,8 @@ class Score:
 
     @property
     def gain(self) -> float | None:
-        """Share of the last value's error that the model saves; negative where it is worse; None: nothing to save.
+        """Share of the last value's error that the model saves; negative if it is worse; None if there is no error to
+        save.
 
         >>> score = Score()
         >>> score.add(predicted=1.0, last_value=0.0, actual=2.0)
@@ -47,7 +48,7 @@ class Score:
 
     @property
     def usable(self) -> bool:
-        """Scored often enough, and better than the last value both over all and lately."""
+        """Whether it was scored often enough and is better than the last value, both overall and recently."""
         return (
             self.scored >= _LEAST_SCORED
             and self.error < self.last_value_error

@@ -60,7 +60,7 @@ def draw_heat_map(correlations: Correlations, names: tuple[str, ...]) -> Figure:
 
 
 def _ordered(correlations: Correlations, names: tuple[str, ...]) -> list[str]:
-    """Along the first eigenvector's angle with the second: neighbours on the map are alike."""
+    """Order metrics by the angle between the first two eigenvectors, so that similar ones are neighbours."""
     places = [correlations.names.index(name) for name in names]
     r = np.nan_to_num(correlations.spearman.r[np.ix_(places, places)], nan=0.0)
     if len(places) < 3:

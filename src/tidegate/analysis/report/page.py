@@ -85,17 +85,17 @@ def _profile(found: Study) -> str:
 def profile_sentence(profile: Profile) -> str:
     """What the application sustains, and when the load will exceed it."""
     if profile.sustainable_rows_per_s is None:
-        return "The slots are not known, so what the application sustains as a whole is not either."
+        return "The slots are not known, so the sustainable load of the whole application is not known either."
     words = [
         f"{profile.slots} slots sustain {profile.sustainable_rows_per_s:.4g} rows/s"
         f" ({_number(profile.sustainable_low)} … {_number(profile.sustainable_high, 'no bound')});"
-        f" {profile.bottleneck} is full first."
+        f" {profile.bottleneck} saturates first."
     ]
     trend = profile.trend
     if trend is not None:
         words.append(f"The load is {trend.rows_per_s:.4g} rows/s")
         if profile.exceeded_in_s == 0:
-            words.append("and exceeds it.")
+            words.append("and already exceeds it.")
         elif trend.growing and profile.exceeded_in_s is not None:
             latest = "perhaps never" if profile.exceeded_in_high_s is None else _span(profile.exceeded_in_high_s)
             soonest = _span(profile.exceeded_in_low_s or 0.0)
@@ -150,7 +150,7 @@ def _correlations(found: Study) -> str:
     names = tuple(group.representative for group in found.groups)
     words = (
         f"{found.correlations.samples} samples, engine {found.correlations.engine}, 95 % intervals, p-values corrected"
-        f" by {_CORRECTIONS[found.correlations.correction]}. One metric stands for each group of collinear ones; a dot"
+        f" by {_CORRECTIONS[found.correlations.correction]}. One metric represents each group of collinear ones; a dot"
         " marks pairs that are not significant. Samples in a row are alike: the last column counts them as the fewer"
         " independent ones that they are worth."
     )
@@ -210,7 +210,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _explained(cell: str) -> str:
-    """A metric's meaning shows when the pointer rests on its name."""
+    """Add a metric's meaning as a tooltip on its name."""
     metric = metric_of(cell)
     words = html.escape(cell)
     return f'<span title="{html.escape(metric.meaning)} ({metric.unit})">{words}</span>' if metric else words
