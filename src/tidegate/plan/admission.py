@@ -81,7 +81,7 @@ class Admission(Proposer):
                     self._watch_drops(sample, batch, evaluation.time_s)
 
     def _watch_time(self, seen: ApplicationEvaluation, batch: BatchSample, evaluation: Evaluation) -> None:
-        now_s, batch_s = evaluation.time_s, _planned_s(seen, evaluation)
+        now_s, batch_s = evaluation.time_s, _planned_s(seen, _usable_slots(seen, evaluation))
         rows = batch.rows * (_TWICE if batch.duration_s <= batch_s / _TWICE else 1)
         known_s, known = self.memory.proven.get(seen.name, (-inf, 0))
         if batch.duration_s > (1 + _BAND) * batch_s:
@@ -140,7 +140,8 @@ def _bound(seen: ApplicationEvaluation, evaluation: Evaluation, proven: int) -> 
     """As many rows as the slots finish in a part of the objective, but no fewer than they have finished in it."""
     workload, sample = seen.workload, seen.sample
     assert workload is not None
-    batch_s, usable = _planned_s(seen, evaluation), _usable_slots(seen, evaluation)
+    usable = _usable_slots(seen, evaluation)
+    batch_s = _planned_s(seen, usable)
     limit = rows_in(batch_s, usable, workload.cost)
     if limit is None:
         return None
@@ -152,11 +153,11 @@ def _bound(seen: ApplicationEvaluation, evaluation: Evaluation, proven: int) -> 
     return Proposal(SetAdmission(seen.name, limit), Reason("bound-batch", text))
 
 
-def _planned_s(seen: ApplicationEvaluation, evaluation: Evaluation) -> float:
+def _planned_s(seen: ApplicationEvaluation, usable: int) -> float:
     """How long a batch of a known query may take: long enough to make up for what it costs whatever its size."""
     assert seen.workload is not None
     cost = seen.workload.cost
-    return _batch_s(seen, _AMORTISED * (cost.overhead_s + cost.batch_s / _usable_slots(seen, evaluation)))
+    return _batch_s(seen, _AMORTISED * (cost.overhead_s + cost.batch_s / usable))
 
 
 def _usable_slots(seen: ApplicationEvaluation, evaluation: Evaluation) -> int:

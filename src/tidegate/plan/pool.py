@@ -83,6 +83,8 @@ class Outcomes:
 
     def at(self, size: int) -> int:
         """Where this size stands, or the next one to it: of very many sizes only some are rolled out."""
+        if size in self.sizes:
+            return self.sizes.index(size)
         return min(range(len(self.sizes)), key=lambda place: abs(self.sizes[place] - size))
 
 
@@ -151,7 +153,7 @@ class PoolSize(Proposer):
         wanted = memory.watched.wanted
         if outcomes is None or wanted is None:
             return Plan(reasons=(_nothing_to_plan(evaluation),))
-        now = min(outcomes.sizes, key=lambda size: abs(size - pool.requested))
+        now = outcomes.sizes[outcomes.at(pool.requested)]
         places = [evaluation.places[name] for name in outcomes.late_share if name in evaluation.places]
         looked_into = [evaluation.of(place) for place in places if evaluation.usable[place]]
         if not looked_into:

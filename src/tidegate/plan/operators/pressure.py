@@ -58,7 +58,8 @@ def take_in(
         exceeds = add_latency(memory.threshold, batch.committed_s, working_s, rule.accuracy, rule.interval_s)
         # A bottleneck that nothing could be done about is not news; that it got worse is.
         alarmed = alarmed or exceeds or ((pressed or _failed_tasks(batch) > 0) and memory.stuck is None)
-    _drop_old(memory, rule.interval_s)
+    if batches:
+        _drop_old(memory, rule.interval_s)
     return alarmed
 
 
@@ -136,7 +137,7 @@ def _drop_old(memory: ApplicationMemory, interval_s: float) -> None:
     if not memory.batches:
         return
     since_s = memory.batches[-1].committed_s - interval_s
-    fresh = sum(batch.committed_s >= since_s for batch in memory.batches)
+    fresh = sum([batch.committed_s >= since_s for batch in memory.batches])
     memory.batches = memory.batches[-min(max(fresh, _LEAST_BATCHES), _MOST_BATCHES) :]
     oldest_s = memory.batches[0].committed_s
     memory.pressed_s = [time_s for time_s in memory.pressed_s if time_s >= oldest_s]
