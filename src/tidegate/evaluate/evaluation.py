@@ -6,8 +6,8 @@ look at a few. What is not known is None in the views and NaN in the columns, ne
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import ceil
 
@@ -28,26 +28,40 @@ from tidegate.evaluate import quality
 from tidegate.evaluate.expected import ArrivalPath, Expected
 from tidegate.evaluate.intake import Status
 from tidegate.evaluate.lateness import Budgets, Promises
-from tidegate.evaluate.profiles import OperatorProfile, worst
+from tidegate.evaluate.profiles import OperatorProfile, ProfileMemory, profiles, worst
+from tidegate.evaluate.residual import ResidualMemory, correction
 from tidegate.evaluate.saturation import Saturation
 from tidegate.evaluate.table import Flags, Floats, Ints
 from tidegate.evaluate.violations import ClassReport
 from tidegate.evaluate.workload import Loads, Workload
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Detail:
-    """What is worked out for an application whose turn it is: every step where there are few, in turns with many."""
+    """What is worked out for an application whose turn it is: every step where there are few, in turns with many.
 
-    profiles: tuple[OperatorProfile, ...] = ()
+    Profiles and the correction are worked out when somebody asks, in the step that the detail is of: what they follow
+    from goes on changing.
+    """
+
+    operators: ProfileMemory = field(default_factory=ProfileMemory)
+    slots: int = 0
+    residuals: ResidualMemory = field(default_factory=ResidualMemory)
+    metrics: Sequence[float] = ()
+    """What the correction depends on, as of `residual.METRICS`."""
     qos: tuple[QosReading, ...] = ()
     """Rows of its QoS table and its QoS graphs."""
-    residual: float = 1.0
-    """Learned correction of the model's batch time."""
-    drivers: tuple[str, ...] = ()
-    """The metrics that factor analysis selected for the correction."""
     in_waves: bool = True
     """False where batches have shown that slots do not idle at the end of a wave of tasks."""
+
+    @cached_property
+    def profiles(self) -> tuple[OperatorProfile, ...]:
+        return profiles(self.operators, self.slots)
+
+    @cached_property
+    def residual(self) -> float:
+        """Learned correction of the model's batch time."""
+        return correction(self.residuals, self.metrics)
 
     @property
     def bottleneck(self) -> OperatorProfile | None:

@@ -10,7 +10,6 @@ import numpy as np
 
 from tidegate.domain import BatchSample, Objective, Observation, Reason
 from tidegate.domain.codec import from_tree, to_tree
-from tidegate.domain.cost import Cost
 from tidegate.domain.policy import Policy
 from tidegate.evaluate import lateness, profiles, qos, quality, residual, waves, workload
 from tidegate.evaluate.evaluation import Detail, Evaluation
@@ -18,17 +17,17 @@ from tidegate.evaluate.expected import ALL_AT_ONCE, ClassForecasts, Expected
 from tidegate.evaluate.forecast.arrivals import FINE_S, ArrivalForecaster, Recent
 from tidegate.evaluate.intake import Intake, Reader
 from tidegate.evaluate.lateness import Promises
-from tidegate.evaluate.profiles import OperatorMemory, ProfileMemory
+from tidegate.evaluate.profiles import ProfileMemory
 from tidegate.evaluate.qos import QosMemory
 from tidegate.evaluate.residual import ResidualMemory
 from tidegate.evaluate.saturation import SaturationMemory, judge
 from tidegate.evaluate.table import Flags, Floats, Ints, Table
 from tidegate.evaluate.violations import ClassCounts, ClassProfile, ClassReport, record, report
 from tidegate.evaluate.waves import WavesMemory
-from tidegate.evaluate.workload import LEAD_S, Loads, SetAside
+from tidegate.evaluate.workload import LEAD_S, Loads, SetAside, Workload
 from tidegate.model.batch import batch_time
 from tidegate.model.sharing import room
-from tidegate.model.slotpath import effective_slots
+from tidegate.model.slotpath import effective_slots_at
 
 MAX_ABSENT = 64
 """Knowledge of stopped applications that is kept, most recent first."""
@@ -283,7 +282,7 @@ class Evaluator:
             if known is None:
                 known = memory.details[sample.name] = DetailMemory()
             arrival, others = max(float(loads.arrival[place]), 0.0), float(all_busy - busy[place])
-            metrics = np.array([0.0, 0.0, arrival, 0.0, 0.0, others, slots, pressure])
+            metrics = [0.0, 0.0, arrival, 0.0, 0.0, others, float(slots), pressure]
             work = loads.of(place) if sample.batches else None
             if sample.rebalancing:  # with how many tasks it comes back is not known before its first batch
                 known.operators = ProfileMemory()
@@ -293,23 +292,22 @@ class Evaluator:
                 profiles.learn(known.operators, batch)
                 if work is None or batch.warming or not batch.rows or batch.overhead_s is None:
                     continue
-                metrics[0], metrics[1] = batch.rows, batch.backlog_rows or 0
-                metrics[3], metrics[4] = batch.state_rows or 0, batch.overhead_s
+                metrics[0], metrics[1] = float(batch.rows), float(batch.backlog_rows or 0)
+                metrics[3], metrics[4] = float(batch.state_rows or 0), batch.overhead_s
                 own, in_its_way = float(busy[place]), float(busy[weight >= weight[place]].sum())
                 share = room(own, in_its_way - own, float(all_busy), slots)
-                _learn_waves(known, work.cost, batch, share * slots)
-                usable = _usable(known, share * slots, work.parallelism)
-                modelled_s = batch_time(work.cost, batch.rows, usable)
+                modelled_s = batch_time(work.cost, batch.rows, _usable(known, work, batch, share * slots))
                 if modelled_s > 0:
                     residual.learn(known.residual, metrics, batch.duration_s / modelled_s)
             wanted = qos.wanted_of(self.policy, sample.name)
             if wanted and not sample.bounded:
                 qos.observe(known.qos, sample, wanted, observation.time_s)
             found[sample.name] = Detail(
-                profiles=profiles.profiles(known.operators, slots),
-                qos=tuple(qos.evaluate(known.qos, sample.name, one) for one in wanted if not sample.bounded),
-                residual=residual.correction(known.residual, metrics),
-                drivers=tuple(residual.METRICS[at] for at in known.residual.selected),
+                operators=known.operators,
+                slots=slots,
+                residuals=known.residual,
+                metrics=metrics,
+                qos=tuple([qos.evaluate(known.qos, sample.name, one) for one in wanted if not sample.bounded]),
                 in_waves=known.waves.in_waves,
             )
         return found
@@ -354,24 +352,18 @@ class Evaluator:
         memory.details = {name: known for name, known in memory.details.items() if memory.table.row(name) is not None}
 
 
-def _busy_operators(known: ProfileMemory) -> list[OperatorMemory]:
-    return [one for one in known.operators.values() if one.batches and one.busy > 0]
+def _usable(known: DetailMemory, work: Workload, batch: BatchSample, slots: float) -> float:
+    """Slots that the batch kept busy on the average, as the rollouts have it: what is learned is their error.
 
-
-def _learn_waves(known: DetailMemory, cost: Cost, batch: BatchSample, slots: float) -> None:
-    operators = _busy_operators(known.operators)
-    if operators and slots > 0:
-        tasks, work = [one.parallelism for one in operators], [one.busy for one in operators]
-        waves.learn(known.waves, cost, batch.rows, slots, tasks, work, batch.duration_s)
-
-
-def _usable(known: DetailMemory, slots: float, tasks: int | None) -> float:
-    """Slots that a batch keeps busy on the average, as the rollouts have it: what is learned is their error."""
-    operators = _busy_operators(known.operators)
+    Whether tasks come in waves is learned from the batch first.
+    """
+    operators = [one for one in known.operators.operators.values() if one.batches and one.busy > 0]
     if not operators:
-        return float(slots if tasks is None else min(slots, tasks))
-    parallelism, shares = [one.parallelism for one in operators], [one.busy for one in operators]
-    return float(effective_slots(np.array([slots]), parallelism, shares, known.waves.in_waves)[0])
+        return float(slots if work.parallelism is None else min(slots, work.parallelism))
+    tasks, shares = [one.parallelism for one in operators], [one.busy for one in operators]
+    if slots > 0:
+        waves.learn(known.waves, work.cost, batch.rows, slots, tasks, shares, batch.duration_s)
+    return effective_slots_at(slots, tasks, shares, known.waves.in_waves)
 
 
 def _largest(names: tuple[str, ...], usable: Flags, loads: Loads) -> dict[str, tuple[float, float]]:
