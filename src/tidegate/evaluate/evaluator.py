@@ -11,12 +11,12 @@ import numpy as np
 from tidegate.domain import BatchSample, Objective, Observation, Reason
 from tidegate.domain.codec import from_tree, to_tree
 from tidegate.domain.policy import Policy
-from tidegate.evaluate import lateness, profiles, qos, quality, residual, waves, workload
+from tidegate.evaluate import alone, lateness, profiles, qos, quality, residual, waves, workload
 from tidegate.evaluate.evaluation import Detail, Evaluation
 from tidegate.evaluate.expected import ALL_AT_ONCE, ClassForecasts, Expected
 from tidegate.evaluate.forecast.arrivals import FINE_S, ArrivalForecaster, Recent
 from tidegate.evaluate.intake import Intake, Reader
-from tidegate.evaluate.lateness import Promises
+from tidegate.evaluate.lateness import Budgets, Promises
 from tidegate.evaluate.profiles import ProfileMemory
 from tidegate.evaluate.qos import QosMemory
 from tidegate.evaluate.residual import ResidualMemory
@@ -142,11 +142,7 @@ class Evaluator:
         promises = promised.promises
         by_class = tuple(policy.classes) if len(names) > ALL_AT_ONCE else ()
         before = memory.table["arrived"][intake.rows] if by_class else None
-        aside = workload.learn(memory.table, intake, memory.settled_s)
-        self._learn_tasks(intake)
-        lateness.learn(memory.table, intake, promises)
-        loads = workload.read(memory.table, intake, now_s)
-        codes = quality.judge(memory.table, intake, loads.row_s, now_s, policy.guards.max_age_s)
+        aside, loads, budgets, codes = self._figures(intake, promises, now_s)
         planned = ~promised.ignored & ~intake.status.bounded
         details = self._details(intake, observation, loads, promises.weight)
         found = Evaluation(
@@ -158,7 +154,7 @@ class Evaluator:
             samples=observation.applications,
             loads=loads,
             promises=promises,
-            budgets=lateness.read(memory.table, intake, promises, now_s),
+            budgets=budgets,
             codes=codes,
             planned=planned,
             status=intake.status,
@@ -180,6 +176,24 @@ class Evaluator:
         )
         self._forget(names)  # at last: it renumbers the rows of the table
         return found
+
+    def _figures(
+        self, intake: Intake, promises: Promises, now_s: float
+    ) -> tuple[tuple[SetAside, ...], Loads, Budgets, Ints]:
+        """Learn from batches and arrivals; loads, budgets and the quality of the metrics as they are then."""
+        table, settled_s, max_age_s = self.memory.table, self.memory.settled_s, self.policy.guards.max_age_s
+        if alone.stands_alone(intake):
+            aside = alone.learn(table, intake, promises, settled_s)
+            self._learn_tasks(intake)
+            loads = alone.read(table, intake, now_s)
+            codes = alone.judge(table, intake, loads.row_s.item(0), now_s, max_age_s)
+            return aside, loads, alone.budgets(table, intake, promises, now_s), codes
+        aside = workload.learn(table, intake, settled_s)
+        self._learn_tasks(intake)
+        lateness.learn(table, intake, promises)
+        loads = workload.read(table, intake, now_s)
+        codes = quality.judge(table, intake, loads.row_s, now_s, max_age_s)
+        return aside, loads, lateness.read(table, intake, promises, now_s), codes
 
     def _learn_tasks(self, intake: Intake) -> None:
         """Tasks that are not known yet do not wait for their application's turn: they bound what is planned."""
