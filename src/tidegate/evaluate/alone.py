@@ -24,11 +24,13 @@ def stands_alone(intake: Intake) -> bool:
 
 
 def learn(table: Table, intake: Intake, promises: Promises, settled_s: float) -> tuple[SetAside, ...]:
-    """As `workload.learn` and `lateness.learn`."""
+    """As `workload.learn` and `lateness.learn`; and the tasks, where they are not known yet."""
     row, aside = int(intake.rows[0]), []
     for batches in intake.rounds:
         aside += _learn_batch(table, row, batches, settled_s)
         _count_late(table, row, batches, promises)
+        if isnan(table["parallelism"].item(row)):
+            workload.learn_tasks(table, row, batches.samples[0])
     _learn_arrivals(table, row, intake.arrival_s.item(0), intake.arrived.item(0))
     return tuple(aside)
 
@@ -92,7 +94,7 @@ def read(table: Table, intake: Intake, now_s: float) -> Loads:
 
 def budgets(table: Table, intake: Intake, promises: Promises, now_s: float) -> Budgets:
     """As `lateness.read`. Rows are whole numbers, so that the order in which they are added up makes no difference."""
-    if table["bucket_late"].any():
+    if np.count_nonzero(table["bucket_late"]):
         return lateness.read(table, intake, promises, now_s)
     row = int(intake.rows[0])
     oldest = floor(now_s / (promises.window_s.item(0) / BUCKETS)) - BUCKETS

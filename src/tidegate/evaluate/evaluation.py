@@ -128,6 +128,8 @@ class Evaluation:
     """Quality of the metrics, by application; `quality.USABLE` where they may be acted on."""
     planned: Flags
     """False for applications that are only watched: those the policy ignores, and those that end by themselves."""
+    usable: Flags
+    """Understood well enough to be planned for."""
     status: Status
     """Triggers, gates and other things that rarely change, by application."""
     limits: Floats
@@ -163,12 +165,7 @@ class Evaluation:
     @cached_property
     def real_time_executors(self) -> int:
         """Executors that the real-time queries together fill."""
-        return ceil(sum(sample.held_slots or 0 for sample in self.samples) / self.pool.slots_per_executor)
-
-    @cached_property
-    def usable(self) -> Flags:
-        """Understood well enough to be planned for."""
-        return np.asarray(self.planned & (self.codes == quality.USABLE) & self.loads.known)
+        return ceil(sum([sample.held_slots or 0 for sample in self.samples]) / self.pool.slots_per_executor)
 
     @cached_property
     def busy_slots(self) -> Floats:
@@ -179,6 +176,8 @@ class Evaluation:
 
     def busy_beside(self, place: int) -> float:
         """Slots that others keep busy which weigh at least as much as the application at this place."""
+        if len(self.samples) == 1:
+            return 0.0
         weight = float(self.promises.weight[place])
         total = self._busy_from.get(weight)
         if total is None:
@@ -197,7 +196,7 @@ class Evaluation:
     @cached_property
     def applications(self) -> tuple[ApplicationEvaluation, ...]:
         """Those that are planned for, one by one."""
-        return tuple(self.of(place) for place in np.flatnonzero(self.planned).tolist())
+        return tuple([self.of(place) for place in self.planned.nonzero()[0].tolist()])
 
     def of(self, place: int) -> ApplicationEvaluation:
         """The application at this place of the columns."""

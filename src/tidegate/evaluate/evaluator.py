@@ -143,7 +143,8 @@ class Evaluator:
         by_class = tuple(policy.classes) if len(names) > ALL_AT_ONCE else ()
         before = memory.table["arrived"][intake.rows] if by_class else None
         aside, loads, budgets, codes = self._figures(intake, promises, now_s)
-        planned = ~promised.ignored & ~intake.status.bounded
+        planned = ~(promised.ignored | intake.status.bounded)
+        usable = planned & (codes == quality.USABLE) & loads.known
         details = self._details(intake, observation, loads, promises.weight)
         found = Evaluation(
             step=memory.step,
@@ -157,6 +158,7 @@ class Evaluator:
             budgets=budgets,
             codes=codes,
             planned=planned,
+            usable=usable,
             status=intake.status,
             limits=intake.limits,
             busy_s=intake.busy_s(len(memory.table)),
@@ -165,11 +167,11 @@ class Evaluator:
             details=details,
             saturation=judge(
                 memory.saturation,
-                _largest(names, planned & (codes == quality.USABLE) & loads.known, loads),
+                _largest(names, usable, loads),
                 next((host.signal for host in observation.hosts if host.signal is not None), None),
             ),
             classes=self._classes(intake, promised),
-            set_aside=tuple(_aside(memory.table, one) for one in aside),
+            set_aside=tuple([_aside(memory.table, one) for one in aside]),
             spent_s=spent_s,
             fleet=observation.fleet,
             standing=observation.standing,
@@ -184,7 +186,6 @@ class Evaluator:
         table, settled_s, max_age_s = self.memory.table, self.memory.settled_s, self.policy.guards.max_age_s
         if alone.stands_alone(intake):
             aside = alone.learn(table, intake, promises, settled_s)
-            self._learn_tasks(intake)
             loads = alone.read(table, intake, now_s)
             codes = alone.judge(table, intake, loads.row_s.item(0), now_s, max_age_s)
             return aside, loads, alone.budgets(table, intake, promises, now_s), codes
@@ -382,7 +383,7 @@ def _usable(known: DetailMemory, work: Workload, batch: BatchSample, slots: floa
 
 def _largest(names: tuple[str, ...], usable: Flags, loads: Loads) -> dict[str, tuple[float, float]]:
     """Row cost and rate of the applications that matter most to a host: saturation shows in those."""
-    places = np.flatnonzero(usable)
+    places = usable.nonzero()[0]
     if len(places) > DETAILS_PER_STEP:
         load = loads.arrival[places] * loads.row_s[places]
         places = np.sort(places[np.argpartition(load, -DETAILS_PER_STEP)[-DETAILS_PER_STEP:]])

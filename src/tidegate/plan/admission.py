@@ -17,8 +17,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import ceil, inf
 
-import numpy as np
-
 from tidegate.domain import ApplicationSample, BatchSample, Proposal, Reason, SetAdmission
 from tidegate.evaluate.evaluation import ApplicationEvaluation, Evaluation
 from tidegate.model.microbatch import rows_in
@@ -96,8 +94,8 @@ class Admission(Proposer):
         turnable = evaluation.status.gated & evaluation.status.running & evaluation.planned
         if len(evaluation.policy.classes) > 1:  # what is known is left to the classes
             turnable &= ~evaluation.usable | (evaluation.limits == FIRST_ROWS)
-        found = (self._proposal(place, evaluation) for place in np.flatnonzero(turnable).tolist())
-        return Plan(tuple(proposal for proposal in found if proposal is not None))
+        found = [self._proposal(place, evaluation) for place in turnable.nonzero()[0].tolist()]
+        return Plan(tuple([proposal for proposal in found if proposal is not None]))
 
     def _proposal(self, place: int, evaluation: Evaluation) -> Proposal | None:
         seen = evaluation.of(place)

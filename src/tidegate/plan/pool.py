@@ -124,14 +124,14 @@ class PoolSize(Proposer):
         self._learn_startup(evaluation)
         self._count_changes(evaluation)
         self._rolled_out = 0
-        if not evaluation.usable.any() or not pool.slots:
+        if not np.count_nonzero(evaluation.usable) or not pool.slots:
             memory.outcomes = None
             return
         pressed = _pressed(evaluation)
         # Of very many some always press, and none of them decides about the pool: they are looked at in peace.
         few = len(evaluation.samples) <= _FEW
         pressed_every_s = _PRESSED_EVERY_S if few else LOOK_EVERY_S
-        every_s = pressed_every_s if pressed.any() else CALM_EVERY_S
+        every_s = pressed_every_s if np.count_nonzero(pressed) else CALM_EVERY_S
         if memory.outcomes is not None and now_s - memory.looked_s < every_s:
             return
         looked_into = _worth_a_look(evaluation, pressed)
@@ -159,7 +159,7 @@ class PoolSize(Proposer):
         if not looked_into:
             return Plan(reasons=(_nothing_to_plan(evaluation),))
         size, reason = self._choose(evaluation, looked_into, now, wanted)
-        predictions = tuple(_prediction(seen, evaluation, outcomes, size) for seen in looked_into)
+        predictions = tuple([_prediction(seen, evaluation, outcomes, size) for seen in looked_into])
         proposals = () if size == pool.requested else (Proposal(ScaleExecutors(size), reason),)
         needed = {seen.name: busy_slots(seen) for seen in looked_into}
         return Plan(proposals, (reason,), needed, predictions, self._rolled_out)
