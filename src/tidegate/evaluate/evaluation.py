@@ -212,15 +212,15 @@ class Evaluation:
 
     def _view(self, place: int) -> ApplicationEvaluation:
         sample, budgets = self.samples[place], self.budgets
-        late_share = float(budgets.late[place]) / max(float(budgets.rows[place]), 1.0)
+        late_share = budgets.late.item(place) / max(budgets.rows.item(place), 1.0)
         return ApplicationEvaluation(
             place=place,
             sample=sample,
-            objective=Objective(float(self.promises.latency_s[place]), float(self.promises.percentile[place])),
+            objective=Objective(self.promises.latency_s.item(place), self.promises.percentile.item(place)),
             workload=self.loads.of(place),
             distrust=quality.reason(int(self.codes[place]), sample, self.time_s, self.policy.guards.max_age_s),
             late_share=late_share,
-            budget_left=1.0 - late_share / float(budgets.allowed[place]),
+            budget_left=1.0 - late_share / budgets.allowed.item(place),
             expected=self.expected,
             detail=self.details.get(sample.name, NO_DETAIL),
         )

@@ -286,7 +286,7 @@ class Evaluator:
             places = range(memory.turn % count, memory.turn % count + DETAILS_PER_STEP)
             memory.turn = (memory.turn + DETAILS_PER_STEP) % count
         busy = np.fmax(loads.arrival * (loads.row_s + loads.batch_s / np.maximum(loads.arrival, 1.0)), 0.0)
-        all_busy = busy.sum()
+        all_busy = busy.item(0) if count == 1 else float(busy.sum())
         pressure = max((host.cpu_pressure or 0.0 for host in observation.hosts), default=0.0)
         slots = observation.pool.slots
         found: dict[str, Detail] = {}
@@ -296,7 +296,8 @@ class Evaluator:
             known = memory.details.get(sample.name)
             if known is None:
                 known = memory.details[sample.name] = DetailMemory()
-            arrival, others = max(float(loads.arrival[place]), 0.0), float(all_busy - busy[place])
+            own = busy.item(place)
+            arrival, others = max(loads.arrival.item(place), 0.0), all_busy - own
             metrics = [0.0, 0.0, arrival, 0.0, 0.0, others, float(slots), pressure]
             work = loads.of(place) if sample.batches else None
             if sample.rebalancing:  # with how many tasks it comes back is not known before its first batch
@@ -309,8 +310,8 @@ class Evaluator:
                     continue
                 metrics[0], metrics[1] = float(batch.rows), float(batch.backlog_rows or 0)
                 metrics[3], metrics[4] = float(batch.state_rows or 0), batch.overhead_s
-                own, in_its_way = float(busy[place]), float(busy[weight >= weight[place]].sum())
-                share = room(own, in_its_way - own, float(all_busy), slots)
+                in_its_way = own if count == 1 else float(busy[weight >= weight[place]].sum())
+                share = room(own, in_its_way - own, all_busy, slots)
                 modelled_s = batch_time(work.cost, batch.rows, _usable(known, work, batch, share * slots))
                 if modelled_s > 0:
                     residual.learn(known.residual, metrics, batch.duration_s / modelled_s)

@@ -129,14 +129,14 @@ class Loads:
     def of(self, place: int) -> Workload | None:
         if not self.known[place]:
             return None
-        tasks, p99_s = float(self.parallelism[place]), float(self.p99_s[place])
+        tasks, p99_s = self.parallelism.item(place), self.p99_s.item(place)
         return Workload(
-            arrival_rows_per_s=float(self.arrival[place]),
-            expected_rows_per_s=float(self.expected[place]),
-            cost=Cost(float(self.batch_s[place]), float(self.row_s[place]), float(self.overhead_s[place])),
+            arrival_rows_per_s=self.arrival.item(place),
+            expected_rows_per_s=self.expected.item(place),
+            cost=Cost(self.batch_s.item(place), self.row_s.item(place), self.overhead_s.item(place)),
             parallelism=None if isnan(tasks) else int(tasks),
-            pending_rows=float(self.pending[place]),
-            batch_s=float(self.last_batch_s[place]),
+            pending_rows=self.pending.item(place),
+            batch_s=self.last_batch_s.item(place),
             latency_p99_s=None if isnan(p99_s) else p99_s,
         )
 
