@@ -51,16 +51,8 @@ def read(table: Table, intake: Intake, now_s: float) -> Loads:
         waited_s = min(waited_s, last_batch_s + intake.status.interval_s.item(0))
     pending, last_batch_s = max(0.0, waiting + fast * waited_s), max(0.0, last_batch_s)
     if under_way is not None:
-        begun_s, rows, spent_s, whole_s, queued = (
-            column.item(0)
-            for column in (
-                under_way.started_s,
-                under_way.rows,
-                under_way.spent_s,
-                under_way.expected_s,
-                under_way.waiting,
-            )
-        )
+        begun_s, rows, queued = under_way.started_s.item(0), under_way.rows.item(0), under_way.waiting.item(0)
+        spent_s, whole_s = under_way.spent_s.item(0), under_way.expected_s.item(0)
         last_batch_s = max(last_batch_s, now_s - begun_s)
         started_s = begun_s if isnan(started_s) else started_s
         counted = queued + max(0.0, rows)
@@ -121,9 +113,8 @@ def judge(table: Table, intake: Intake, row_s: float, now_s: float, max_age_s: f
 
 
 def _learn_batch(table: Table, row: int, batches: Batches, settled_s: float) -> list[SetAside]:
-    started_s, duration_s, size, busy_s = (
-        column.item(0) for column in (batches.started_s, batches.duration_s, batches.size, batches.busy_s)
-    )
+    started_s, duration_s = batches.started_s.item(0), batches.duration_s.item(0)
+    size, busy_s = batches.size.item(0), batches.busy_s.item(0)
     overhead, p99_s, committed_s = batches.overhead_s.item(0), batches.p99_s.item(0), started_s + duration_s
     done, _, last_s, _, _ = table.cells("rows_done", "waiting", row)
     since_s = max(duration_s, committed_s - last_s)

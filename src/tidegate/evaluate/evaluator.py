@@ -257,10 +257,13 @@ class Evaluator:
         memory = self.memory
         counted_s, arrived = memory.table.gather(memory.table.span("arrived_s", "arrived"), intake.rows)
         fresh = counted_s > memory.counted_s
-        if fresh.any():
-            memory.counted_s = float(counted_s[fresh].max())
+        if np.count_nonzero(fresh) == len(fresh):
+            memory.counted_s, totals = float(counted_s.max(initial=memory.counted_s)), arrived
+        else:
+            memory.counted_s = float(counted_s.max(initial=memory.counted_s, where=fresh))
+            totals = np.where(fresh, arrived, np.nan)
         memory.told_s = max(memory.told_s, now_s)  # somebody may set the clock back
-        names, totals = intake.names, np.where(fresh, arrived, np.nan)
+        names = intake.names
         if before is not None:
             news = np.fmax(arrived - before, 0.0)  # a source that counts anew adds nothing
             sums = np.bincount(promises.group, news, len(promises.groups))[: len(classes)]

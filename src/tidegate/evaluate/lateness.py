@@ -67,7 +67,7 @@ class Budgets:
         if not np.count_nonzero(self.late):
             return []
         missed = (self.rows >= least_rows) & (self.late_share > self.allowed) & among
-        return np.flatnonzero(missed).tolist()  # type: ignore[no-any-return]
+        return np.flatnonzero(missed).tolist()
 
     @property
     def left(self) -> Floats:

@@ -217,9 +217,9 @@ class ArrivalForecaster:
         # The k-th bucket ahead has its middle at (k − 1/2) lengths after the last edge.
         position = (late_s[:, None] + ahead_s) / length_s + 0.5
         steps = np.minimum(position, bank.horizon)
-        simple, deviation = bank.simple(np.hstack([np.zeros((len(rows), 1)), steps]), rows)
+        simple, deviation = bank.simple(np.concatenate([np.zeros((len(rows), 1)), steps], axis=1), rows)
         forecast = bank.forecast(rows)
-        known = np.stack([forecast.mean, forecast.lower, forecast.upper])
+        known = np.array([forecast.mean, forecast.lower, forecast.upper])
         knots = np.concatenate([np.broadcast_to(simple[:, :1], (3, len(rows), 1)), known], axis=2)
         path = _interpolated(knots, position)
         if bank is self._coarse:
@@ -232,7 +232,7 @@ class ArrivalForecaster:
         heard = (bank.age_of(rows) > 0) & (fresh | (bank is self._coarse))
         trusted = forecast.trusted & fresh & heard
         if np.count_nonzero(trusted) < len(trusted):
-            stand_in = np.stack([simple, np.maximum(simple - half, 0.0), simple + half])
+            stand_in = np.array([simple, np.maximum(simple - half, 0.0), simple + half])
             path = np.where(trusted[:, None], path, stand_in)
         if np.count_nonzero(heard) < len(heard):
             path[:, ~heard] = np.nan

@@ -312,12 +312,18 @@ class SelectingBank:
 
     def _of(self, rows: Ints) -> _Views:
         """A copy of these streams' columns; where they are all streams in their order, the columns themselves."""
-        if len(rows) == self._streams and bool((rows[1:] > rows[:-1]).all()):
+        if self._is_all(rows):
             return self._all()
         return self._views(self._columns.take(rows, axis=1))
 
+    def _is_all(self, rows: Ints) -> bool:
+        return len(rows) == self._streams and (len(rows) < 2 or bool((rows[1:] > rows[:-1]).all()))
+
     def _part(self, layout: Layout[Part], part: int, rows: Ints) -> Part:
         """One group of columns of these streams, to read."""
+        if self._is_all(rows):
+            whole = self._all()
+            return (whole.history, whole.trend, whole.arima, whole.seasons, *whole.learned)[part]  # type: ignore[return-value]
         return layout.view(self._columns[self._parts[part]].take(rows, axis=1))
 
     def _said(self, place: int) -> Said:
