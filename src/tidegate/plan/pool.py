@@ -12,6 +12,7 @@ been enough for a while, the longer the less it saves: growing late costs the ob
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import accumulate
 from math import ceil
 
 import numpy as np
@@ -260,7 +261,7 @@ class PoolSize(Proposer):
         pool, horizon_s = evaluation.pool, self._horizon_s(usable)
         steps, lead_s = round(horizon_s / _STEP_S), self.memory.startup_s + WARMUP_S
         sizes = self._sizes(evaluation, usable)
-        paths = [self._slot_path(evaluation, size, steps) for size in sizes]
+        paths = self._slot_paths(evaluation, sizes, steps)
         worth = evaluation.policy.executors.max * horizon_s
         held = np.array([path.sum() * _STEP_S for _, path in paths]) / pool.slots_per_executor
         churn = np.array([_CHURN_S * (size != pool.requested) for size in sizes])
@@ -301,18 +302,22 @@ class PoolSize(Proposer):
         near = (*range(now - 4, now + 7), ceil(1.5 * now), 2 * now, *asked, self._peak_size(evaluation, usable))
         return tuple(sorted({min(max(size, least), most) for size in near}))
 
-    def _slot_path(self, evaluation: Evaluation, size: int, steps: int) -> tuple[Floats, Floats]:
-        """Usable slots and slots paid for, with executors that are on their way or still warming up."""
+    def _slot_paths(self, evaluation: Evaluation, sizes: tuple[int, ...], steps: int) -> list[tuple[Floats, Floats]]:
+        """Usable slots and slots paid for of each size, with executors that are on their way or still warming up."""
         pool, now_s, startup_s = evaluation.pool, evaluation.time_s, self.memory.startup_s
         ends_s = np.arange(1, steps + 1, dtype=np.float64) * _STEP_S
-        staying = sorted(executor.since_s for executor in pool.executors)[: max(size, 0)]
-        usable = np.zeros(steps)
-        for since_s in staying:
-            usable += _speed(ends_s, since_s - now_s)
-        coming = max(0, min(size, pool.requested) - len(staying))
-        usable += coming * _speed(ends_s, startup_s / 2)
-        usable += max(0, size - len(staying) - coming) * _speed(ends_s, startup_s)
-        return usable * pool.slots_per_executor, np.full(steps, float(size * pool.slots_per_executor))
+        there = [_speed(ends_s, since_s - now_s) for since_s in sorted([one.since_s for one in pool.executors])]
+        oldest = list(accumulate(there, initial=np.zeros(steps)))
+        """What the oldest executors do together, by how many they are: these stay the longest."""
+        on_their_way, new = _speed(ends_s, startup_s / 2), _speed(ends_s, startup_s)
+        found = []
+        for size in sizes:
+            staying = min(max(size, 0), len(there))
+            coming = max(0, min(size, pool.requested) - staying)
+            usable = oldest[staying] + coming * on_their_way + max(0, size - staying - coming) * new
+            paid = np.full(steps, float(size * pool.slots_per_executor))
+            found.append((usable * pool.slots_per_executor, paid))
+        return found
 
     def _horizon_s(self, usable: list[ApplicationEvaluation]) -> float:
         longest_s = max(seen.objective.latency_s for seen in usable)
