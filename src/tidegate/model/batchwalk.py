@@ -140,7 +140,8 @@ def walk(world: Columns, batch_left_s: float, batch_rows: float, pause_s: Floats
 
 def _lookup(world: Columns, time_s: Floats) -> Floats:
     columns, model_steps = world.steady_until_s.shape
-    model_step = np.clip(time_s / world.step_s, 0, model_steps - 1).astype(np.int64)
+    last = model_steps - 1
+    model_step: NDArray[np.int64] = np.minimum(np.maximum(time_s / world.step_s, 0), last).astype(np.int64)
     return world.steady_until_s[np.arange(columns), model_step]
 
 

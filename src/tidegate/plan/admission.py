@@ -21,7 +21,7 @@ from tidegate.domain import ApplicationSample, BatchSample, Proposal, Reason, Se
 from tidegate.evaluate.evaluation import ApplicationEvaluation, Evaluation
 from tidegate.model.microbatch import rows_in
 from tidegate.plan.demand import room_for, warm_slots
-from tidegate.plan.planner import Plan, Proposer
+from tidegate.plan.planner import NOTHING, Plan, Proposer
 
 FIRST_ROWS = 10_000
 """What a query that is not known yet may take at once."""
@@ -90,12 +90,13 @@ class Admission(Proposer):
 
     def propose(self, evaluation: Evaluation) -> Plan:
         if not evaluation.pool.slots:
-            return Plan()
+            return NOTHING
         turnable = evaluation.status.gated & evaluation.status.running & evaluation.planned
         if len(evaluation.policy.classes) > 1:  # what is known is left to the classes
             turnable &= ~evaluation.usable | (evaluation.limits == FIRST_ROWS)
         found = [self._proposal(place, evaluation) for place in turnable.nonzero()[0].tolist()]
-        return Plan(tuple([proposal for proposal in found if proposal is not None]))
+        proposals = tuple([proposal for proposal in found if proposal is not None])
+        return Plan(proposals) if proposals else NOTHING
 
     def _proposal(self, place: int, evaluation: Evaluation) -> Proposal | None:
         seen = evaluation.of(place)

@@ -23,7 +23,7 @@ from tidegate.domain.cost import Cost
 from tidegate.evaluate.evaluation import ApplicationEvaluation, Evaluation
 from tidegate.model.rollout import Candidate, rollout
 from tidegate.plan.demand import path_of, query_of, room_for
-from tidegate.plan.planner import Plan, Proposer
+from tidegate.plan.planner import NOTHING, Plan, Proposer
 
 _LOOK_EVERY_S = 30.0
 _SETTLES_S = 120.0
@@ -98,7 +98,7 @@ class BatchInterval(Proposer):
 
     def propose(self, evaluation: Evaluation) -> Plan:
         if self._found is None:
-            return Plan()
+            return NOTHING
         proposal, prediction = self._found
         return Plan((proposal,), predictions=(prediction,))
 

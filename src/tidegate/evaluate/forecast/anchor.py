@@ -199,7 +199,7 @@ def _learn(anchor: Said, learned: Learned, rows: Ints, newest: Ints, ahead: int)
 
 def _seasonal(ring: Singles, rows: Ints, newest: Ints, seasons: Ints, ahead: int) -> Floats | None:
     """The seasonal levels at the step: naive and mean of the short, then of the long season; less the origin."""
-    slot, at = np.nonzero(seasons)
+    slot, at = seasons.nonzero()
     if len(at) == 0:
         return None
     levels = np.full((2 * SEASONS, len(rows)), np.nan)
