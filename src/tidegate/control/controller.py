@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from tidegate.control import predictions
 from tidegate.control.knowledge import Knowledge
 from tidegate.domain import Action, Assessment, Decision, Observation, Outcome, QosReading, Reason, Receipt, Targets
@@ -45,6 +43,8 @@ class Controller:
         self.evaluator = Evaluator(policy, self.knowledge.evaluation)
         self._arbiter = Arbiter(self.knowledge.parts, proposers) if planner is None else None
         self._planner: Planner = planner or self._arbiter  # type: ignore[assignment]
+        self._watcher = self._planner if isinstance(self._planner, Arbiter | Proposer) else None
+        """The planner, where it remembers what it sees."""
         self._tuning = Tuning(self.knowledge.parts)
         self._memory = MemoryWatch(self.knowledge.parts)
         self._watchful = tuple(guards)
@@ -65,8 +65,8 @@ class Controller:
             self.knowledge.targets = self.knowledge.targets.still_standing(observation.fleet)
         evaluation = self._evaluation = self.evaluator.evaluate(observation, memory.spent_s)
         judged = predictions.judge(self.knowledge.outstanding, evaluation, self.knowledge.evaluation.table)
-        if isinstance(self._planner, Arbiter | Proposer):
-            self._planner.watch(evaluation)
+        if self._watcher is not None:
+            self._watcher.watch(evaluation)
         for one in self._watchful:
             one.watch(evaluation)
         plan = self._planner.plan(evaluation)
@@ -99,15 +99,15 @@ class Controller:
         refused = [action for action, outcome in answers.items() if outcome in {Outcome.REFUSED, Outcome.FAILED}]
         knowledge.targets = knowledge.targets.after(decision.actions).without(refused)
         if self._evaluation is not None:
-            for place in np.flatnonzero(~self._evaluation.status.running).tolist():
+            for place in self._evaluation.status.stopped:
                 name = self._evaluation.samples[place].name
                 knowledge.targets = knowledge.targets.without_application(name)
         if self._context is not None:
             for action in decision.actions:
                 if answers.get(action, Outcome.DONE) in {Outcome.DONE, Outcome.UNDER_WAY}:
                     remember(action, self._context)
-        if isinstance(self._planner, Arbiter | Proposer):
-            self._planner.learn(decision, receipt)
+        if self._watcher is not None:
+            self._watcher.learn(decision, receipt)
         for one in self._watchful:
             one.learn(decision, receipt)
         if decision.actions and self._evaluation is not None:
@@ -145,7 +145,7 @@ def _actions(plan: Plan) -> tuple[Action, ...]:
 def _readings(evaluation: Evaluation) -> tuple[QosReading, ...]:
     """The rows and graphs of the policy, and the latency objectives that are missed."""
     readings = []
-    for place in np.flatnonzero(evaluation.planned & evaluation.budgets.missed(least_rows=5)).tolist():
+    for place in evaluation.budgets.missed(least_rows=5, among=evaluation.planned):
         seen = evaluation.of(place)
         kept = 1.0 - seen.late_share
         p99_s = seen.workload.latency_p99_s if seen.workload else None

@@ -268,7 +268,7 @@ class ExecutorPool:
 
     @property
     def slots(self) -> int:
-        return sum(executor.slots for executor in self.executors)
+        return sum([executor.slots for executor in self.executors])
 
 
 @dataclass(frozen=True, slots=True)

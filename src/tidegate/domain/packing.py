@@ -18,7 +18,7 @@ def pack(value: Any) -> bytes:
     >>> unpack(packed)["names"], unpack(packed)["rate"].tolist()
     (['a', 'b'], [1.5, nan])
     """
-    return zlib.compress(json.dumps(value, default=_encode, allow_nan=True).encode(), 1)
+    return zlib.compress(json.dumps(value, default=_encode, allow_nan=True, check_circular=False).encode(), 1)
 
 
 def unpack(body: bytes) -> Any:

@@ -138,6 +138,8 @@ class Policy(Section):
 
     def scheduled_minimum(self, time_s: float) -> ScheduledMinimum | None:
         """Return the largest scheduled minimum at this time."""
+        if not self.executors.minimum:
+            return None
         open_now = [rule for rule in self.executors.minimum if rule.spans(self.timezone).active(time_s)]
         return max(open_now, key=lambda rule: rule.executors, default=None)
 

@@ -6,8 +6,8 @@ look at a few. What is not known is None in the views and NaN in the columns, ne
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import ceil
 
@@ -28,26 +28,40 @@ from tidegate.evaluate import quality
 from tidegate.evaluate.expected import ArrivalPath, Expected
 from tidegate.evaluate.intake import Status
 from tidegate.evaluate.lateness import Budgets, Promises
-from tidegate.evaluate.profiles import OperatorProfile, worst
+from tidegate.evaluate.profiles import OperatorProfile, ProfileMemory, profiles, worst
+from tidegate.evaluate.residual import ResidualMemory, correction
 from tidegate.evaluate.saturation import Saturation
 from tidegate.evaluate.table import Flags, Floats, Ints
 from tidegate.evaluate.violations import ClassReport
 from tidegate.evaluate.workload import Loads, Workload
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Detail:
-    """What is worked out for an application whose turn it is: every step where there are few, in turns with many."""
+    """What is worked out for an application whose turn it is: every step where there are few, in turns with many.
 
-    profiles: tuple[OperatorProfile, ...] = ()
+    Profiles and the correction are worked out when somebody asks, in the step that the detail is of: what they follow
+    from goes on changing.
+    """
+
+    operators: ProfileMemory = field(default_factory=ProfileMemory)
+    slots: int = 0
+    residuals: ResidualMemory = field(default_factory=ResidualMemory)
+    metrics: Sequence[float] = ()
+    """What the correction depends on, as of `residual.METRICS`."""
     qos: tuple[QosReading, ...] = ()
     """Rows of its QoS table and its QoS graphs."""
-    residual: float = 1.0
-    """Learned correction of the model's batch time."""
-    drivers: tuple[str, ...] = ()
-    """The metrics that factor analysis selected for the correction."""
     in_waves: bool = True
     """False where batches have shown that slots do not idle at the end of a wave of tasks."""
+
+    @cached_property
+    def profiles(self) -> tuple[OperatorProfile, ...]:
+        return profiles(self.operators, self.slots)
+
+    @cached_property
+    def residual(self) -> float:
+        """Learned correction of the model's batch time."""
+        return correction(self.residuals, self.metrics)
 
     @property
     def bottleneck(self) -> OperatorProfile | None:
@@ -114,6 +128,8 @@ class Evaluation:
     """Quality of the metrics, by application; `quality.USABLE` where they may be acted on."""
     planned: Flags
     """False for applications that are only watched: those the policy ignores, and those that end by themselves."""
+    usable: Flags
+    """Understood well enough to be planned for."""
     status: Status
     """Triggers, gates and other things that rarely change, by application."""
     limits: Floats
@@ -149,12 +165,7 @@ class Evaluation:
     @cached_property
     def real_time_executors(self) -> int:
         """Executors that the real-time queries together fill."""
-        return ceil(sum(sample.held_slots or 0 for sample in self.samples) / self.pool.slots_per_executor)
-
-    @cached_property
-    def usable(self) -> Flags:
-        """Understood well enough to be planned for."""
-        return np.asarray(self.planned & (self.codes == quality.USABLE) & self.loads.known)
+        return ceil(sum([sample.held_slots or 0 for sample in self.samples]) / self.pool.slots_per_executor)
 
     @cached_property
     def busy_slots(self) -> Floats:
@@ -165,6 +176,8 @@ class Evaluation:
 
     def busy_beside(self, place: int) -> float:
         """Slots that others keep busy which weigh at least as much as the application at this place."""
+        if len(self.samples) == 1:
+            return 0.0
         weight = float(self.promises.weight[place])
         total = self._busy_from.get(weight)
         if total is None:
@@ -183,7 +196,7 @@ class Evaluation:
     @cached_property
     def applications(self) -> tuple[ApplicationEvaluation, ...]:
         """Those that are planned for, one by one."""
-        return tuple(self.of(place) for place in np.flatnonzero(self.planned).tolist())
+        return tuple([self.of(place) for place in self.planned.nonzero()[0].tolist()])
 
     def of(self, place: int) -> ApplicationEvaluation:
         """The application at this place of the columns."""
@@ -199,15 +212,15 @@ class Evaluation:
 
     def _view(self, place: int) -> ApplicationEvaluation:
         sample, budgets = self.samples[place], self.budgets
-        late_share = float(budgets.late[place]) / max(float(budgets.rows[place]), 1.0)
+        late_share = budgets.late.item(place) / max(budgets.rows.item(place), 1.0)
         return ApplicationEvaluation(
             place=place,
             sample=sample,
-            objective=Objective(float(self.promises.latency_s[place]), float(self.promises.percentile[place])),
+            objective=Objective(self.promises.latency_s.item(place), self.promises.percentile.item(place)),
             workload=self.loads.of(place),
             distrust=quality.reason(int(self.codes[place]), sample, self.time_s, self.policy.guards.max_age_s),
             late_share=late_share,
-            budget_left=1.0 - late_share / float(budgets.allowed[place]),
+            budget_left=1.0 - late_share / budgets.allowed.item(place),
             expected=self.expected,
             detail=self.details.get(sample.name, NO_DETAIL),
         )

@@ -10,25 +10,24 @@ import numpy as np
 
 from tidegate.domain import BatchSample, Objective, Observation, Reason
 from tidegate.domain.codec import from_tree, to_tree
-from tidegate.domain.cost import Cost
 from tidegate.domain.policy import Policy
-from tidegate.evaluate import lateness, profiles, qos, quality, residual, waves, workload
+from tidegate.evaluate import alone, lateness, profiles, qos, quality, residual, waves, workload
 from tidegate.evaluate.evaluation import Detail, Evaluation
 from tidegate.evaluate.expected import ALL_AT_ONCE, ClassForecasts, Expected
 from tidegate.evaluate.forecast.arrivals import FINE_S, ArrivalForecaster, Recent
 from tidegate.evaluate.intake import Intake, Reader
-from tidegate.evaluate.lateness import Promises
-from tidegate.evaluate.profiles import OperatorMemory, ProfileMemory
+from tidegate.evaluate.lateness import Budgets, Promises
+from tidegate.evaluate.profiles import ProfileMemory
 from tidegate.evaluate.qos import QosMemory
 from tidegate.evaluate.residual import ResidualMemory
 from tidegate.evaluate.saturation import SaturationMemory, judge
 from tidegate.evaluate.table import Flags, Floats, Ints, Table
 from tidegate.evaluate.violations import ClassCounts, ClassProfile, ClassReport, record, report
 from tidegate.evaluate.waves import WavesMemory
-from tidegate.evaluate.workload import LEAD_S, Loads, SetAside
+from tidegate.evaluate.workload import LEAD_S, Loads, SetAside, Workload
 from tidegate.model.batch import batch_time
 from tidegate.model.sharing import room
-from tidegate.model.slotpath import effective_slots
+from tidegate.model.slotpath import effective_slots_at
 
 MAX_ABSENT = 64
 """Knowledge of stopped applications that is kept, most recent first."""
@@ -143,12 +142,9 @@ class Evaluator:
         promises = promised.promises
         by_class = tuple(policy.classes) if len(names) > ALL_AT_ONCE else ()
         before = memory.table["arrived"][intake.rows] if by_class else None
-        aside = workload.learn(memory.table, intake, memory.settled_s)
-        self._learn_tasks(intake)
-        lateness.learn(memory.table, intake, promises)
-        loads = workload.read(memory.table, intake, now_s)
-        codes = quality.judge(memory.table, intake, loads.row_s, now_s, policy.guards.max_age_s)
-        planned = ~promised.ignored & ~intake.status.bounded
+        aside, loads, budgets, codes = self._figures(intake, promises, now_s)
+        planned = ~(promised.ignored | intake.status.bounded)
+        usable = planned & (codes == quality.USABLE) & loads.known
         details = self._details(intake, observation, loads, promises.weight)
         found = Evaluation(
             step=memory.step,
@@ -159,9 +155,10 @@ class Evaluator:
             samples=observation.applications,
             loads=loads,
             promises=promises,
-            budgets=lateness.read(memory.table, intake, promises, now_s),
+            budgets=budgets,
             codes=codes,
             planned=planned,
+            usable=usable,
             status=intake.status,
             limits=intake.limits,
             busy_s=intake.busy_s(len(memory.table)),
@@ -170,17 +167,34 @@ class Evaluator:
             details=details,
             saturation=judge(
                 memory.saturation,
-                _largest(names, planned & (codes == quality.USABLE) & loads.known, loads),
+                _largest(names, usable, loads),
                 next((host.signal for host in observation.hosts if host.signal is not None), None),
             ),
             classes=self._classes(intake, promised),
-            set_aside=tuple(_aside(memory.table, one) for one in aside),
+            set_aside=tuple([_aside(memory.table, one) for one in aside]),
             spent_s=spent_s,
             fleet=observation.fleet,
             standing=observation.standing,
         )
         self._forget(names)  # at last: it renumbers the rows of the table
         return found
+
+    def _figures(
+        self, intake: Intake, promises: Promises, now_s: float
+    ) -> tuple[tuple[SetAside, ...], Loads, Budgets, Ints]:
+        """Learn from batches and arrivals; loads, budgets and the quality of the metrics as they are then."""
+        table, settled_s, max_age_s = self.memory.table, self.memory.settled_s, self.policy.guards.max_age_s
+        if alone.stands_alone(intake):
+            aside = alone.learn(table, intake, promises, settled_s)
+            loads = alone.read(table, intake, now_s)
+            codes = alone.judge(table, intake, loads.row_s.item(0), now_s, max_age_s)
+            return aside, loads, alone.budgets(table, intake, promises, now_s), codes
+        aside = workload.learn(table, intake, settled_s)
+        self._learn_tasks(intake)
+        lateness.learn(table, intake, promises)
+        loads = workload.read(table, intake, now_s)
+        codes = quality.judge(table, intake, loads.row_s, now_s, max_age_s)
+        return aside, loads, lateness.read(table, intake, promises, now_s), codes
 
     def _learn_tasks(self, intake: Intake) -> None:
         """Tasks that are not known yet do not wait for their application's turn: they bound what is planned."""
@@ -243,10 +257,13 @@ class Evaluator:
         memory = self.memory
         counted_s, arrived = memory.table.gather(memory.table.span("arrived_s", "arrived"), intake.rows)
         fresh = counted_s > memory.counted_s
-        if fresh.any():
-            memory.counted_s = float(counted_s[fresh].max())
+        if np.count_nonzero(fresh) == len(fresh):
+            memory.counted_s, totals = float(counted_s.max(initial=memory.counted_s)), arrived
+        else:
+            memory.counted_s = float(counted_s.max(initial=memory.counted_s, where=fresh))
+            totals = np.where(fresh, arrived, np.nan)
         memory.told_s = max(memory.told_s, now_s)  # somebody may set the clock back
-        names, totals = intake.names, np.where(fresh, arrived, np.nan)
+        names = intake.names
         if before is not None:
             news = np.fmax(arrived - before, 0.0)  # a source that counts anew adds nothing
             sums = np.bincount(promises.group, news, len(promises.groups))[: len(classes)]
@@ -272,7 +289,7 @@ class Evaluator:
             places = range(memory.turn % count, memory.turn % count + DETAILS_PER_STEP)
             memory.turn = (memory.turn + DETAILS_PER_STEP) % count
         busy = np.fmax(loads.arrival * (loads.row_s + loads.batch_s / np.maximum(loads.arrival, 1.0)), 0.0)
-        all_busy = busy.sum()
+        all_busy = busy.item(0) if count == 1 else float(busy.sum())
         pressure = max((host.cpu_pressure or 0.0 for host in observation.hosts), default=0.0)
         slots = observation.pool.slots
         found: dict[str, Detail] = {}
@@ -282,8 +299,9 @@ class Evaluator:
             known = memory.details.get(sample.name)
             if known is None:
                 known = memory.details[sample.name] = DetailMemory()
-            arrival, others = max(float(loads.arrival[place]), 0.0), float(all_busy - busy[place])
-            metrics = np.array([0.0, 0.0, arrival, 0.0, 0.0, others, slots, pressure])
+            own = busy.item(place)
+            arrival, others = max(loads.arrival.item(place), 0.0), all_busy - own
+            metrics = [0.0, 0.0, arrival, 0.0, 0.0, others, float(slots), pressure]
             work = loads.of(place) if sample.batches else None
             if sample.rebalancing:  # with how many tasks it comes back is not known before its first batch
                 known.operators = ProfileMemory()
@@ -293,23 +311,22 @@ class Evaluator:
                 profiles.learn(known.operators, batch)
                 if work is None or batch.warming or not batch.rows or batch.overhead_s is None:
                     continue
-                metrics[0], metrics[1] = batch.rows, batch.backlog_rows or 0
-                metrics[3], metrics[4] = batch.state_rows or 0, batch.overhead_s
-                own, in_its_way = float(busy[place]), float(busy[weight >= weight[place]].sum())
-                share = room(own, in_its_way - own, float(all_busy), slots)
-                _learn_waves(known, work.cost, batch, share * slots)
-                usable = _usable(known, share * slots, work.parallelism)
-                modelled_s = batch_time(work.cost, batch.rows, usable)
+                metrics[0], metrics[1] = float(batch.rows), float(batch.backlog_rows or 0)
+                metrics[3], metrics[4] = float(batch.state_rows or 0), batch.overhead_s
+                in_its_way = own if count == 1 else float(busy[weight >= weight[place]].sum())
+                share = room(own, in_its_way - own, all_busy, slots)
+                modelled_s = batch_time(work.cost, batch.rows, _usable(known, work, batch, share * slots))
                 if modelled_s > 0:
                     residual.learn(known.residual, metrics, batch.duration_s / modelled_s)
             wanted = qos.wanted_of(self.policy, sample.name)
             if wanted and not sample.bounded:
                 qos.observe(known.qos, sample, wanted, observation.time_s)
             found[sample.name] = Detail(
-                profiles=profiles.profiles(known.operators, slots),
-                qos=tuple(qos.evaluate(known.qos, sample.name, one) for one in wanted if not sample.bounded),
-                residual=residual.correction(known.residual, metrics),
-                drivers=tuple(residual.METRICS[at] for at in known.residual.selected),
+                operators=known.operators,
+                slots=slots,
+                residuals=known.residual,
+                metrics=metrics,
+                qos=tuple([qos.evaluate(known.qos, sample.name, one) for one in wanted if not sample.bounded]),
                 in_waves=known.waves.in_waves,
             )
         return found
@@ -354,29 +371,23 @@ class Evaluator:
         memory.details = {name: known for name, known in memory.details.items() if memory.table.row(name) is not None}
 
 
-def _busy_operators(known: ProfileMemory) -> list[OperatorMemory]:
-    return [one for one in known.operators.values() if one.batches and one.busy > 0]
+def _usable(known: DetailMemory, work: Workload, batch: BatchSample, slots: float) -> float:
+    """Slots that the batch kept busy on the average, as the rollouts have it: what is learned is their error.
 
-
-def _learn_waves(known: DetailMemory, cost: Cost, batch: BatchSample, slots: float) -> None:
-    operators = _busy_operators(known.operators)
-    if operators and slots > 0:
-        tasks, work = [one.parallelism for one in operators], [one.busy for one in operators]
-        waves.learn(known.waves, cost, batch.rows, slots, tasks, work, batch.duration_s)
-
-
-def _usable(known: DetailMemory, slots: float, tasks: int | None) -> float:
-    """Slots that a batch keeps busy on the average, as the rollouts have it: what is learned is their error."""
-    operators = _busy_operators(known.operators)
+    Whether tasks come in waves is learned from the batch first.
+    """
+    operators = [one for one in known.operators.operators.values() if one.batches and one.busy > 0]
     if not operators:
-        return float(slots if tasks is None else min(slots, tasks))
-    parallelism, shares = [one.parallelism for one in operators], [one.busy for one in operators]
-    return float(effective_slots(np.array([slots]), parallelism, shares, known.waves.in_waves)[0])
+        return float(slots if work.parallelism is None else min(slots, work.parallelism))
+    tasks, shares = [one.parallelism for one in operators], [one.busy for one in operators]
+    if slots > 0:
+        waves.learn(known.waves, work.cost, batch.rows, slots, tasks, shares, batch.duration_s)
+    return effective_slots_at(slots, tasks, shares, known.waves.in_waves)
 
 
 def _largest(names: tuple[str, ...], usable: Flags, loads: Loads) -> dict[str, tuple[float, float]]:
     """Row cost and rate of the applications that matter most to a host: saturation shows in those."""
-    places = np.flatnonzero(usable)
+    places = usable.nonzero()[0]
     if len(places) > DETAILS_PER_STEP:
         load = loads.arrival[places] * loads.row_s[places]
         places = np.sort(places[np.argpartition(load, -DETAILS_PER_STEP)[-DETAILS_PER_STEP:]])

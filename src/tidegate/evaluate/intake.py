@@ -59,7 +59,8 @@ class Status:
     failed: Flags
     gated: Flags
     """A new admission limit takes effect with the next trigger."""
-    """A new admission limit takes a restart."""
+    stopped: tuple[int, ...]
+    """Places of those that do not run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +215,7 @@ def _status(said: list[_Said]) -> Status:
         rebalancing=np.array(columns[4], dtype=np.bool_),
         failed=np.array([error is not None for error in columns[5]], dtype=np.bool_),
         gated=np.array(columns[6], dtype=np.bool_),
+        stopped=tuple([place for place, running in enumerate(columns[2]) if not running]),
     )
 
 

@@ -62,11 +62,12 @@ class Budgets:
         """0 where nothing was measured."""
         return np.asarray(self.late / np.maximum(self.rows, 1.0))
 
-    def missed(self, least_rows: float) -> Flags:
-        """Where more rows are late than may be, of at least this many; mostly nowhere, and that is soon known."""
-        if not self.late.any():
-            return np.zeros(len(self.late), dtype=np.bool_)
-        return np.asarray((self.rows >= least_rows) & (self.late_share > self.allowed))
+    def missed(self, least_rows: float, among: Flags) -> list[int]:
+        """Places where more rows are late than may be, of at least this many; mostly none, and that is soon known."""
+        if not np.count_nonzero(self.late):
+            return []
+        missed = (self.rows >= least_rows) & (self.late_share > self.allowed) & among
+        return np.flatnonzero(missed).tolist()
 
     @property
     def left(self) -> Floats:

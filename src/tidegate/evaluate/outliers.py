@@ -6,6 +6,8 @@ burst is load, not an error. Judged on logarithms, because costs vary by factors
 
 from __future__ import annotations
 
+from math import sqrt
+
 import numpy as np
 
 from tidegate.evaluate.table import Column, Flags, Floats
@@ -53,3 +55,26 @@ def set_aside(known: Floats, values: Floats) -> Flags:
     variance += pace * (off * off * (1 - pace) - variance)
     count += learns
     return far
+
+
+def set_aside_one(known: list[float], value: float) -> bool:
+    """The same for one value of one application; `known` is changed.
+
+    >>> known = [0.0] * 4
+    >>> for step in range(40):
+    ...     assert not set_aside_one(known, 1.0 + 0.1 * (step % 3))
+    >>> [set_aside_one(known, 4.0) for _ in range(5)]
+    [True, True, True, False, False]
+    """
+    if not value > 0:
+        return False
+    count, mean, variance, episode = known
+    off = float(np.log(value)) - mean
+    far = count >= _YOUNG and abs(off) > max(_FAR_OFF, _DEVIATIONS * sqrt(max(variance, 1e-6)))
+    episode = episode + 1 if far else 0.0
+    if far and episode <= _LONGEST_EPISODE:
+        known[3] = episode
+        return True
+    pace = max(_PACE, 1 / (count + 1))
+    known[:] = count + 1, mean + pace * off, variance + pace * (off * off * (1 - pace) - variance), episode
+    return False

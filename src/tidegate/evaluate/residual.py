@@ -9,7 +9,9 @@ answer corrects the model only where that has helped so far. In NumPy, because i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import sqrt
 
 import numpy as np
 
@@ -49,16 +51,16 @@ class ResidualMemory:
     drift: float = 0.0
 
 
-def correction(memory: ResidualMemory, metrics: Floats) -> float:
+def correction(memory: ResidualMemory, metrics: Sequence[float]) -> float:
     """The factor on the model's batch time; 1 where nothing better is known.
 
     >>> memory = ResidualMemory()
     >>> for step in range(60):
     ...     state = float(step % 10)
-    ...     learn(memory, np.array([100.0, 0, 50, state, 0.1, 0, 4, 0]), float(np.exp(0.1 * state)))
+    ...     learn(memory, [100.0, 0.0, 50.0, state, 0.1, 0.0, 4.0, 0.0], float(np.exp(0.1 * state)))
     >>> [METRICS[place] for place in memory.selected]
     ['state']
-    >>> round(correction(memory, np.array([100.0, 0, 50, 8.0, 0.1, 0, 4, 0])), 1)  # e^0.8
+    >>> round(correction(memory, [100.0, 0.0, 50.0, 8.0, 0.1, 0.0, 4.0, 0.0]), 1)  # e^0.8
     2.2
     """
     if memory.seen < _LEAST_SAMPLES or memory.error >= memory.plain_error or not memory.theta:
@@ -67,44 +69,43 @@ def correction(memory: ResidualMemory, metrics: Floats) -> float:
     return float(np.exp(np.clip(said, -_MOST_CORRECTION, _MOST_CORRECTION)))
 
 
-def learn(memory: ResidualMemory, metrics: Floats, ratio: float) -> None:
+def learn(memory: ResidualMemory, metrics: Sequence[float], ratio: float) -> None:
     """Take in a batch: what its metrics were, and measured ÷ modelled time."""
     residual = float(np.log(max(ratio, 1e-3)))
     memory.seen += 1
     if memory.theta:
         _update(memory, metrics, residual)
-    memory.samples = [*memory.samples, metrics.tolist()][-_HISTORY:]
-    memory.residuals = [*memory.residuals, residual][-_HISTORY:]
+    memory.samples.append(list(metrics))
+    memory.residuals.append(residual)
+    del memory.samples[:-_HISTORY], memory.residuals[:-_HISTORY]
     if memory.seen >= _LEAST_SAMPLES and (not memory.theta or memory.seen % _SELECT_EVERY == 0):
         _select(memory)
 
 
-def _features(memory: ResidualMemory, metrics: Floats) -> Floats:
-    x = np.ones(1 + len(memory.selected))
-    for place, (metric, centre, spread) in enumerate(
-        zip(memory.selected, memory.centre, memory.spread, strict=True), start=1
-    ):
-        x[place] = min(max((float(metrics[metric]) - centre) / spread, -_SEEN), _SEEN)
-    return x
+def _features(memory: ResidualMemory, metrics: Sequence[float]) -> Floats:
+    known = zip(memory.selected, memory.centre, memory.spread, strict=True)
+    z = [min(max((metrics[metric] - centre) / spread, -_SEEN), _SEEN) for metric, centre, spread in known]
+    return np.array([1.0, *z])
 
 
-def _update(memory: ResidualMemory, metrics: Floats, residual: float) -> None:
+def _update(memory: ResidualMemory, metrics: Sequence[float], residual: float) -> None:
     x = _features(memory, metrics)
     theta, covariance = np.array(memory.theta), np.array(memory.covariance)
     error = residual - float(theta @ x)
     usual = max(memory.error, 1e-6)
     memory.error += (error * error - memory.error) / min(memory.seen, 50)
     memory.plain_error += (residual * residual - memory.plain_error) / min(memory.seen, 50)
-    memory.drift = max(0.0, memory.drift + abs(error) / np.sqrt(usual) - 1.0 - _TOLERATED)
+    memory.drift = max(0.0, memory.drift + abs(error) / sqrt(usual) - 1.0 - _TOLERATED)
     if memory.drift > _DRIFT:
         memory.drift, memory.theta, memory.covariance = 0.0, [], []
         memory.samples, memory.residuals = memory.samples[-8:], memory.residuals[-8:]
         memory.seen = 8
         return
-    gain = covariance @ x / (_FORGET + x @ covariance @ x)
+    seen = x @ covariance
+    gain = covariance @ x / (_FORGET + seen @ x)
     memory.theta = (theta + gain * error).tolist()
-    covariance = (covariance - np.outer(gain, x @ covariance)) / _FORGET
-    memory.covariance = (covariance * min(1.0, 1e3 / max(float(np.trace(covariance)), 1e-12))).tolist()
+    covariance = (covariance - gain[:, None] * seen) / _FORGET
+    memory.covariance = (covariance * min(1.0, 1e3 / max(float(covariance.trace()), 1e-12))).tolist()
 
 
 def _select(memory: ResidualMemory) -> None:
@@ -116,7 +117,7 @@ def _select(memory: ResidualMemory) -> None:
     memory.selected = selected
     memory.centre = samples[:, selected].mean(axis=0).tolist()
     memory.spread = np.maximum(samples[:, selected].std(axis=0), 1e-9).tolist()
-    x = np.array([_features(memory, row) for row in samples])
+    x = np.array([_features(memory, row) for row in memory.samples])
     gram = x.T @ x + 0.1 * np.eye(x.shape[1])
     covariance = np.linalg.inv(gram)
     memory.covariance = covariance.tolist()

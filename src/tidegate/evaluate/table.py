@@ -109,6 +109,14 @@ class Table:
         if rows is not self._everyone:
             self._numbers[span, rows] = block
 
+    def cells(self, first: str, last: str, row: int) -> list[float]:
+        """The columns from `first` to `last` of one application, as numbers."""
+        return self._numbers[self._number[first] : self._number[last] + 1, row].tolist()  # type: ignore[no-any-return]
+
+    def put(self, first: str, last: str, row: int, cells: Sequence[float]) -> None:
+        """Write such numbers."""
+        self._numbers[self._number[first] : self._number[last] + 1, row] = cells
+
     def keep(self, names: Collection[str]) -> None:
         """Forget all applications but these."""
         kept = [row for row, name in enumerate(self._names) if name in names]

@@ -12,11 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log
 
-import numpy as np
-
 from tidegate.domain.cost import Cost
 from tidegate.model.batch import batch_time
-from tidegate.model.slotpath import effective_slots
+from tidegate.model.slotpath import effective_slots_at
 
 _APART = 1.1
 """Batches for which the rules differ by less say nothing about them."""
@@ -51,8 +49,8 @@ def learn(
     >>> memory.in_waves
     False
     """
-    each = [effective_slots(np.array([slots]), tasks, work, in_waves)[0] for in_waves in (True, False)]
-    waves_s, blurred_s = (batch_time(cost, rows, float(busy)) for busy in each)
+    waves_s = batch_time(cost, rows, effective_slots_at(slots, tasks, work, in_waves=True))
+    blurred_s = batch_time(cost, rows, effective_slots_at(slots, tasks, work, in_waves=False))
     if not 0 < _APART * blurred_s <= waves_s or measured_s <= 0:
         return
     memory.batches += 1

@@ -29,22 +29,22 @@ LEAD_S = 10.0
 SILENT_S = 60.0
 """An idle query that says nothing for this long has no load."""
 _CONSTANTS_S = np.array([[FAST_S], [SLOW_S]])
-_TREND_LEAP = 1.15
+TREND_LEAP = 1.15
 """A trend is followed at most this far beyond what has been seen."""
-_SIGNIFICANT = 3.0
-_COST_MEMORY_S, _COST_MEMORY_BATCHES = 25.0, 8.0
-_SPREAD = 0.15
+SIGNIFICANT = 3.0
+COST_MEMORY_S, COST_MEMORY_BATCHES = 25.0, 8.0
+SPREAD = 0.15
 """Of the mean batch size: with less variation a slope would be noise."""
-_LEAST_BATCHES = 6
-_FIRST_BATCHES, _FIRST_BUSY_S = 5, 10.0
+LEAST_BATCHES = 6
+FIRST_BATCHES, FIRST_BUSY_S = 5, 10.0
 """Evidence for a first cost: a job's first batches are small and slow."""
-_FIRST_OVERHEAD_S = 0.5
+FIRST_OVERHEAD_S = 0.5
 """Of a batch, until one was measured."""
-_MOST_FIXED = 0.5
-_RECENT = 8
+MOST_FIXED = 0.5
+RECENT = 8
 _SAME_S = 0.001
 """Start, duration and commit are rounded one by one: their sum may be off by a little."""
-_LATENCY_WINDOW_S = 12.0
+LATENCY_WINDOW_S = 12.0
 
 # Columns that are worked on together stand side by side: they are gathered and written back in one go.
 _ARRIVALS = {
@@ -88,8 +88,8 @@ COLUMNS: dict[str, Column] = {
     "parallelism": Column(np.nan),
     **_ASIDE,
     "recent_at": Column(),
-    "recent_s": Column(-np.inf, width=_RECENT),
-    "recent_p99_s": Column(np.nan, width=_RECENT),
+    "recent_s": Column(-np.inf, width=RECENT),
+    "recent_p99_s": Column(np.nan, width=RECENT),
 }
 
 
@@ -129,14 +129,14 @@ class Loads:
     def of(self, place: int) -> Workload | None:
         if not self.known[place]:
             return None
-        tasks, p99_s = float(self.parallelism[place]), float(self.p99_s[place])
+        tasks, p99_s = self.parallelism.item(place), self.p99_s.item(place)
         return Workload(
-            arrival_rows_per_s=float(self.arrival[place]),
-            expected_rows_per_s=float(self.expected[place]),
-            cost=Cost(float(self.batch_s[place]), float(self.row_s[place]), float(self.overhead_s[place])),
+            arrival_rows_per_s=self.arrival.item(place),
+            expected_rows_per_s=self.expected.item(place),
+            cost=Cost(self.batch_s.item(place), self.row_s.item(place), self.overhead_s.item(place)),
             parallelism=None if isnan(tasks) else int(tasks),
-            pending_rows=float(self.pending[place]),
-            batch_s=float(self.last_batch_s[place]),
+            pending_rows=self.pending.item(place),
+            batch_s=self.last_batch_s.item(place),
             latency_p99_s=None if isnan(p99_s) else p99_s,
         )
 
@@ -218,7 +218,7 @@ def _remember_latency(table: Table, batches: Batches, committed_s: Floats) -> No
     at = table["recent_at"][rows].astype(np.int64)
     table["recent_s"][at, rows] = committed_s
     table["recent_p99_s"][at, rows] = p99_s
-    table["recent_at"][rows] = (at + 1) % _RECENT
+    table["recent_at"][rows] = (at + 1) % RECENT
 
 
 def learn_tasks(table: Table, row: int, batch: BatchSample) -> None:
@@ -235,7 +235,7 @@ def _fit(table: Table, rows: Ints, batches: Batches, timed: Flags, since_s: Floa
         if not len(rows):
             return
         size, busy, overhead, since_s = size[timed], busy[timed], overhead[timed], since_s[timed]
-    discount = np.maximum(np.exp(-since_s / _COST_MEMORY_S), 1 - 1 / _COST_MEMORY_BATCHES)
+    discount = np.maximum(np.exp(-since_s / COST_MEMORY_S), 1 - 1 / COST_MEMORY_BATCHES)
     span = table.span("weight", "overhead_s")
     block = table.gather(span, rows)
     sums = block[: len(_SUMS)]
@@ -248,13 +248,13 @@ def _fit(table: Table, rows: Ints, batches: Batches, timed: Flags, since_s: Floa
     mean_rows, mean_busy, mean_squared, mean_product, mean_overhead = sums[1:] / sums[0]
     variance = mean_squared - mean_rows**2
     covariance = mean_product - mean_rows * mean_busy
-    varied = (count >= _LEAST_BATCHES) & (variance > (_SPREAD * mean_rows) ** 2)
+    varied = (count >= LEAST_BATCHES) & (variance > (SPREAD * mean_rows) ** 2)
     slope = covariance / np.where(varied, variance, 1.0)
     fixed = np.where(varied, mean_busy - slope * mean_rows, np.fmax(batch_s, 0.0))
     # Neither part can be negative, and no batch costs less than the fixed part. Small batches that hardly differ let
     # noise pass for a fixed cost; a row must not come out too cheap for that, so no more than half of a batch is fixed.
-    fixed = np.minimum(np.maximum(fixed, 0.0), np.minimum(least, _MOST_FIXED * mean_busy))
-    learned = (count >= _FIRST_BATCHES) | (timed_busy >= _FIRST_BUSY_S) | ~np.isnan(row_s)
+    fixed = np.minimum(np.maximum(fixed, 0.0), np.minimum(least, MOST_FIXED * mean_busy))
+    learned = (count >= FIRST_BATCHES) | (timed_busy >= FIRST_BUSY_S) | ~np.isnan(row_s)
     np.copyto(batch_s, fixed, where=learned)
     np.copyto(row_s, (mean_busy - fixed) / mean_rows, where=learned)
     np.copyto(overhead_s, mean_overhead, where=learned)
@@ -300,7 +300,7 @@ def _row_costs(learned: Floats, batch: UnderWay, now_s: float) -> Floats:
     """
     telling = (now_s - batch.started_s > LEAD_S) & (batch.rows > 0)
     per_row = np.where(telling, 1.0 / np.where(batch.rows > 0, batch.rows, 1.0), np.nan)
-    first = np.where(batch.spent_s >= _FIRST_BUSY_S, batch.expected_s * per_row, np.nan)
+    first = np.where(batch.spent_s >= FIRST_BUSY_S, batch.expected_s * per_row, np.nan)
     return np.where(np.isnan(learned), first, np.fmax(learned, batch.spent_s * per_row))
 
 
@@ -313,10 +313,10 @@ def read(table: Table, intake: Intake, now_s: float) -> Loads:
     expected = np.maximum(slow, fast)
     gain = fast - slow
     # The fast mean of noise with variance σ² per second has a standard error of σ/√(2 · FAST_S).
-    rising = gain > _SIGNIFICANT * np.sqrt(noise / (2 * FAST_S))
+    rising = gain > SIGNIFICANT * np.sqrt(noise / (2 * FAST_S))
     if rising.any():
         slope = gain / (SLOW_S - FAST_S)
-        ahead = np.minimum(np.maximum(expected, fast + slope * LEAD_S), _TREND_LEAP * expected)
+        ahead = np.minimum(np.maximum(expected, fast + slope * LEAD_S), TREND_LEAP * expected)
         expected = np.where(rising, ahead, expected)
     last_batch_s = committed_s - started_s
     # While a batch runs, rows pile up behind it unreported; a query that waits has no more than its usual share.
@@ -339,14 +339,14 @@ def read(table: Table, intake: Intake, now_s: float) -> Loads:
     recent_s, recent_p99_s = table["recent_s"], table["recent_p99_s"]
     if not table.holds_all(rows):
         recent_s, recent_p99_s = recent_s.take(rows, axis=1), recent_p99_s.take(rows, axis=1)
-    p99_s = np.where(recent_s >= now_s - _LATENCY_WINDOW_S, recent_p99_s, -np.inf).max(axis=0)
+    p99_s = np.where(recent_s >= now_s - LATENCY_WINDOW_S, recent_p99_s, -np.inf).max(axis=0)
     p99_s[np.isinf(p99_s)] = np.nan
     # A copy: the table goes on changing, and an evaluation must not.
     batch_s, row_s, overhead_s, parallelism = table.gather(table.span("batch_s", "parallelism"), rows).copy()
     if under_way is not None:
         learned, row_s = row_s, _row_costs(row_s, under_way, now_s)
         guessed = np.isnan(learned) & ~np.isnan(row_s)
-        batch_s, overhead_s = np.where(guessed, 0.0, batch_s), np.where(guessed, _FIRST_OVERHEAD_S, overhead_s)
+        batch_s, overhead_s = np.where(guessed, 0.0, batch_s), np.where(guessed, FIRST_OVERHEAD_S, overhead_s)
     return Loads(
         arrival=slow,
         expected=expected,

@@ -99,16 +99,16 @@ def walk(world: Columns, batch_left_s: float, batch_rows: float, pause_s: Floats
         growth_s = (took_s - took_before_s) / count
         since_s, last, last_commit_s, count = start_s, end, commit_s, ones
         going = (end < total) & (start_s < horizon_s)
-        more = going.any()
+        more = np.count_nonzero(going)
         if more:
             ended = before_s >= until_s
-            if ended.any():  # the rows of this batch came since `before_s`
+            if np.count_nonzero(ended):  # the rows of this batch came since `before_s`
                 until_s = np.where(ended, _lookup(world, before_s), until_s)
             # Rows that a limit leaves waiting came at another rate than those that come now, so jumps are short.
             longest_s = np.where(came > end, horizon_s / _JUMPS / 2, horizon_s / _JUMPS) if limited else most_s
             jump = _jump(until_s, longest_s, next_s, apart_s, took_s, growth_s, growth_before_s, late_s, period_s)
             jump *= going
-            if jump.any():
+            if np.count_nonzero(jump):
                 # The last of these batches takes what has come by its start, or its limit.
                 grown_s = jump * growth_s
                 last_apart_s = apart_s + grown_s * (late_s > 0)
@@ -140,7 +140,8 @@ def walk(world: Columns, batch_left_s: float, batch_rows: float, pause_s: Floats
 
 def _lookup(world: Columns, time_s: Floats) -> Floats:
     columns, model_steps = world.steady_until_s.shape
-    model_step = np.clip(time_s / world.step_s, 0, model_steps - 1).astype(np.int64)
+    last = model_steps - 1
+    model_step: NDArray[np.int64] = np.minimum(np.maximum(time_s / world.step_s, 0), last).astype(np.int64)
     return world.steady_until_s[np.arange(columns), model_step]
 
 
@@ -167,7 +168,7 @@ def _jump(
     jump = np.minimum(jump, np.sqrt(_CLOSE * took_s / (np.abs(growth_s - growth_before_s) + _TICK)))
     jump = np.minimum(jump, np.minimum(_MOST_GROWTH * took_s, np.abs(spare_s)) / slope_s)
     slips = overran & (spare_s > 0)
-    if slips.any():
+    if np.count_nonzero(slips):
         jump = np.where(slips, np.minimum(jump, late_s / np.maximum(spare_s, _TICK)), jump)
     # A batch that starts off the trigger and does not overrun is neither in step nor back to back.
     return np.floor(jump) * ((jump >= _LEAST_JUMP) & (overran | (apart_s > period_s - _TICK)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, floor
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,3 +93,28 @@ def effective_slots(slots: Floats, tasks: Sequence[int], work_share: Sequence[fl
         seconds += share / whole / busy
     table = np.concatenate(((0.0,), 1 / seconds))
     return np.maximum(np.interp(slots, np.arange(most + 1, dtype=np.float64), table), LEAST_SLOTS)
+
+
+def effective_slots_at(slots: float, tasks: Sequence[int], work_share: Sequence[float], in_waves: bool = True) -> float:
+    """The same for one number of slots, without the table: every batch asks for it.
+
+    >>> [effective_slots_at(slots, (4, 1), (0.5, 0.5)) for slots in (4.0, 3.5)]
+    [1.6, 1.4666666666666668]
+    """
+    if not tasks:
+        return max(slots, LEAST_SLOTS)
+    below, whole = floor(slots), sum(work_share)
+    busy = _busy_on(below, tasks, work_share, whole, in_waves)
+    if slots > below:
+        busy = (_busy_on(below + 1, tasks, work_share, whole, in_waves) - busy) * (slots - below) + busy
+    return max(busy, LEAST_SLOTS)
+
+
+def _busy_on(slots: int, tasks: Sequence[int], work_share: Sequence[float], whole: float, in_waves: bool) -> float:
+    """Slots that are kept busy of a whole number of them."""
+    if slots <= 0:
+        return 0.0
+    seconds = 0.0
+    for count, share in zip(tasks, work_share, strict=True):
+        seconds += share / whole / (count / ceil(count / slots) if in_waves else min(slots, count))
+    return 1 / seconds

@@ -17,13 +17,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import ceil, inf
 
-import numpy as np
-
 from tidegate.domain import ApplicationSample, BatchSample, Proposal, Reason, SetAdmission
 from tidegate.evaluate.evaluation import ApplicationEvaluation, Evaluation
 from tidegate.model.microbatch import rows_in
 from tidegate.plan.demand import room_for, warm_slots
-from tidegate.plan.planner import Plan, Proposer
+from tidegate.plan.planner import NOTHING, Plan, Proposer
 
 FIRST_ROWS = 10_000
 """What a query that is not known yet may take at once."""
@@ -72,16 +70,18 @@ class Admission(Proposer):
 
     def watch(self, evaluation: Evaluation) -> None:
         """Follow what batches are done in time, and the rows that are dropped behind the watermark."""
+        usable = evaluation.usable.tolist()
+        shared = len(evaluation.policy.classes) > 1  # then nothing is bounded by what batches have proven
         for place, sample in enumerate(evaluation.samples):
-            limit = sample.admission_rows
+            limit = None if shared else sample.admission_rows
             for batch in sample.batches:
-                if limit is not None and _TWICE * batch.rows >= _BINDS * limit and evaluation.usable[place]:
+                if limit is not None and _TWICE * batch.rows >= _BINDS * limit and usable[place]:
                     self._watch_time(evaluation.of(place), batch, evaluation)
                 if batch.dropped_rows and batch.rows:
                     self._watch_drops(sample, batch, evaluation.time_s)
 
     def _watch_time(self, seen: ApplicationEvaluation, batch: BatchSample, evaluation: Evaluation) -> None:
-        now_s, batch_s = evaluation.time_s, _planned_s(seen, evaluation)
+        now_s, batch_s = evaluation.time_s, _planned_s(seen, _usable_slots(seen, evaluation))
         rows = batch.rows * (_TWICE if batch.duration_s <= batch_s / _TWICE else 1)
         known_s, known = self.memory.proven.get(seen.name, (-inf, 0))
         if batch.duration_s > (1 + _BAND) * batch_s:
@@ -92,12 +92,13 @@ class Admission(Proposer):
 
     def propose(self, evaluation: Evaluation) -> Plan:
         if not evaluation.pool.slots:
-            return Plan()
+            return NOTHING
         turnable = evaluation.status.gated & evaluation.status.running & evaluation.planned
         if len(evaluation.policy.classes) > 1:  # what is known is left to the classes
             turnable &= ~evaluation.usable | (evaluation.limits == FIRST_ROWS)
-        found = (self._proposal(place, evaluation) for place in np.flatnonzero(turnable).tolist())
-        return Plan(tuple(proposal for proposal in found if proposal is not None))
+        found = [self._proposal(place, evaluation) for place in turnable.nonzero()[0].tolist()]
+        proposals = tuple([proposal for proposal in found if proposal is not None])
+        return Plan(proposals) if proposals else NOTHING
 
     def _proposal(self, place: int, evaluation: Evaluation) -> Proposal | None:
         seen = evaluation.of(place)
@@ -140,7 +141,8 @@ def _bound(seen: ApplicationEvaluation, evaluation: Evaluation, proven: int) -> 
     """As many rows as the slots finish in a part of the objective, but no fewer than they have finished in it."""
     workload, sample = seen.workload, seen.sample
     assert workload is not None
-    batch_s, usable = _planned_s(seen, evaluation), _usable_slots(seen, evaluation)
+    usable = _usable_slots(seen, evaluation)
+    batch_s = _planned_s(seen, usable)
     limit = rows_in(batch_s, usable, workload.cost)
     if limit is None:
         return None
@@ -152,11 +154,11 @@ def _bound(seen: ApplicationEvaluation, evaluation: Evaluation, proven: int) -> 
     return Proposal(SetAdmission(seen.name, limit), Reason("bound-batch", text))
 
 
-def _planned_s(seen: ApplicationEvaluation, evaluation: Evaluation) -> float:
+def _planned_s(seen: ApplicationEvaluation, usable: int) -> float:
     """How long a batch of a known query may take: long enough to make up for what it costs whatever its size."""
     assert seen.workload is not None
     cost = seen.workload.cost
-    return _batch_s(seen, _AMORTISED * (cost.overhead_s + cost.batch_s / _usable_slots(seen, evaluation)))
+    return _batch_s(seen, _AMORTISED * (cost.overhead_s + cost.batch_s / usable))
 
 
 def _usable_slots(seen: ApplicationEvaluation, evaluation: Evaluation) -> int:

@@ -58,6 +58,7 @@ class Arbiter:
                 proposer.memory = from_tree(type(proposer.memory), saved)
             parts[proposer.name] = proposer.memory
         operators = next((proposer for proposer in self.proposers if isinstance(proposer, Operators)), None)
+        self._pool = next((proposer for proposer in self.proposers if isinstance(proposer, PoolSize)), None)
         for proposer in self.proposers:
             if isinstance(proposer, StateMoves) and operators is not None:
                 proposer.tables = lambda: operators.memory.tables
@@ -70,7 +71,7 @@ class Arbiter:
         plans = [proposer.propose(evaluation) for proposer in self.proposers]
         proposals, settled = _settle([proposal for plan in plans for proposal in plan.proposals])
         proposals, too_dear = hold_dear_restarts(proposals, evaluation)
-        predictions = tuple(prediction for plan in plans for prediction in plan.predictions)
+        predictions = tuple([prediction for plan in plans for prediction in plan.predictions])
         proposals, put_off = self._put_off(
             proposals, evaluation, {prediction.application for prediction in predictions}
         )
@@ -79,11 +80,11 @@ class Arbiter:
             needed |= plan.needed_slots
         return Plan(
             proposals=proposals,
-            reasons=tuple(reason for plan in plans for reason in plan.reasons) + settled + too_dear + put_off,
+            reasons=tuple([reason for plan in plans for reason in plan.reasons]) + settled + too_dear + put_off,
             needed_slots=needed,
             predictions=predictions,
-            rolled_out=sum(plan.rolled_out for plan in plans),
-            moved=tuple(judgement for plan in plans for judgement in plan.moved),
+            rolled_out=sum([plan.rolled_out for plan in plans]),
+            moved=tuple([judgement for plan in plans for judgement in plan.moved]),
         )
 
     def learn(self, decision: Decision, receipt: Receipt) -> None:
@@ -94,10 +95,12 @@ class Arbiter:
         self, proposals: tuple[Proposal, ...], evaluation: Evaluation, names: set[str]
     ) -> tuple[tuple[Proposal, ...], tuple[Reason, ...]]:
         """Queueing is cheaper than executors: what of a growth can wait is left for later."""
+        if not proposals:
+            return (), ()
         kept: list[Proposal] = []
         reasons: list[Reason] = []
         least = evaluation.executor_bounds[0]
-        pool = next((one.memory for one in self.proposers if isinstance(one, PoolSize)), PoolMemory())
+        pool = self._pool.memory if self._pool is not None else PoolMemory()
         calm = len(pool.changed) < USUAL_CHANGES
         for proposal in proposals:
             action = proposal.action

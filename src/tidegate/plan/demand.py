@@ -119,7 +119,7 @@ def warm_slots(pool: ExecutorPool, now_s: float) -> int:
     >>> warm_slots(ExecutorPool((warm, cold), requested=2, slots_per_executor=2), now_s=100.0)
     2
     """
-    return sum(each.slots for each in pool.executors if each.since_s <= now_s - _COLD_S) or pool.slots_per_executor
+    return sum([each.slots for each in pool.executors if each.since_s <= now_s - _COLD_S]) or pool.slots_per_executor
 
 
 def room_for(place: int, evaluation: Evaluation, slots: float) -> float:
@@ -127,5 +127,5 @@ def room_for(place: int, evaluation: Evaluation, slots: float) -> float:
 
     Lighter classes stand back: only applications that weigh at least as much are in its way.
     """
-    own = float(evaluation.busy_slots[place])
+    own = evaluation.busy_slots.item(place)
     return room(own, evaluation.busy_beside(place), evaluation.all_busy_slots, slots)

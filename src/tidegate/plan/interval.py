@@ -19,10 +19,11 @@ from math import ceil
 import numpy as np
 
 from tidegate.domain import Decision, Outcome, Prediction, Proposal, Reason, Receipt, SetBatchInterval
+from tidegate.domain.cost import Cost
 from tidegate.evaluate.evaluation import ApplicationEvaluation, Evaluation
 from tidegate.model.rollout import Candidate, rollout
 from tidegate.plan.demand import path_of, query_of, room_for
-from tidegate.plan.planner import Plan, Proposer
+from tidegate.plan.planner import NOTHING, Plan, Proposer
 
 _LOOK_EVERY_S = 30.0
 _SETTLES_S = 120.0
@@ -97,7 +98,7 @@ class BatchInterval(Proposer):
 
     def propose(self, evaluation: Evaluation) -> Plan:
         if self._found is None:
-            return Plan()
+            return NOTHING
         proposal, prediction = self._found
         return Plan((proposal,), predictions=(prediction,))
 
@@ -116,6 +117,9 @@ class BatchInterval(Proposer):
         now_s = max(seen.sample.interval_s, self.memory.asked.get(seen.name, (0.0, 0.0))[1])
         least_s = trigger_s if seen.sample.gated else min(_LEAST_S, trigger_s)
         intervals = [now_s, 2 * now_s, *([now_s / 2] if now_s / 2 >= least_s else [])]
+        seen.expected.path(seen.place)  # the journal shows the forecast of every look
+        if len(intervals) == 2 and not _may_save(seen, evaluation, now_s):
+            return None
         now, longer, *shorter = _options(seen, evaluation, intervals)
         chosen = _saves(seen, evaluation, now, longer) or next(
             (found for option in shorter if (found := _speeds_up(seen, now, option)) is not None), None
@@ -131,6 +135,21 @@ class BatchInterval(Proposer):
             executors=evaluation.pool.requested,
         )
         return Proposal(SetBatchInterval(seen.name, option.interval_s), reason), prediction
+
+
+def _may_save(seen: ApplicationEvaluation, evaluation: Evaluation, now_s: float) -> bool:
+    """Could twice the interval be worth it? Costs alone mostly say no, and then nothing has to be rolled out.
+
+    In a rollout at most one batch starts in an interval; that it may be off by a jump is allowed for by half.
+    """
+    assert seen.workload is not None
+    cost = seen.workload.cost
+    saved = _batch_slots(cost, now_s) - _batch_slots(cost, 2 * now_s)
+    return saved >= _EXECUTOR * evaluation.pool.slots_per_executor or cost.overhead_s > _DRIVER_BUSY / 2 * now_s
+
+
+def _batch_slots(cost: Cost, interval_s: float) -> float:
+    return cost.batch_s / max(interval_s, cost.overhead_s)
 
 
 def _options(seen: ApplicationEvaluation, evaluation: Evaluation, intervals: list[float]) -> list[Option]:
@@ -153,7 +172,7 @@ def _options(seen: ApplicationEvaluation, evaluation: Evaluation, intervals: lis
             interval_s=interval_s,
             p99_s=float(found.p99_s[at, 0]),
             late_share=float(found.late_share[at, 0]),
-            batch_slots=cost.batch_s / max(interval_s, cost.overhead_s),
+            batch_slots=_batch_slots(cost, interval_s),
             driver_busy=float(found.driver_busy[at, 0]),
             utility=_utility(seen, evaluation, float(found.p50_s[at, 0]), float(found.p99_s[at, 0])),
         )

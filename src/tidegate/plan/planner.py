@@ -26,6 +26,10 @@ class Plan:
     """State moves that are in place by now, or were given up."""
 
 
+NOTHING = Plan()
+"""What a proposer says that has nothing to say; there are several of them in every step."""
+
+
 class Planner(Protocol):
     """Turns an evaluation into a plan. Rivals plug in here (entry points `tidegate.controllers`)."""
 

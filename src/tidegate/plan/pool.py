@@ -12,6 +12,7 @@ been enough for a while, the longer the less it saves: growing late costs the ob
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import accumulate
 from math import ceil
 
 import numpy as np
@@ -83,6 +84,8 @@ class Outcomes:
 
     def at(self, size: int) -> int:
         """Where this size stands, or the next one to it: of very many sizes only some are rolled out."""
+        if size in self.sizes:
+            return self.sizes.index(size)
         return min(range(len(self.sizes)), key=lambda place: abs(self.sizes[place] - size))
 
 
@@ -122,14 +125,14 @@ class PoolSize(Proposer):
         self._learn_startup(evaluation)
         self._count_changes(evaluation)
         self._rolled_out = 0
-        if not evaluation.usable.any() or not pool.slots:
+        if not np.count_nonzero(evaluation.usable) or not pool.slots:
             memory.outcomes = None
             return
         pressed = _pressed(evaluation)
         # Of very many some always press, and none of them decides about the pool: they are looked at in peace.
         few = len(evaluation.samples) <= _FEW
         pressed_every_s = _PRESSED_EVERY_S if few else LOOK_EVERY_S
-        every_s = pressed_every_s if pressed.any() else CALM_EVERY_S
+        every_s = pressed_every_s if np.count_nonzero(pressed) else CALM_EVERY_S
         if memory.outcomes is not None and now_s - memory.looked_s < every_s:
             return
         looked_into = _worth_a_look(evaluation, pressed)
@@ -151,13 +154,13 @@ class PoolSize(Proposer):
         wanted = memory.watched.wanted
         if outcomes is None or wanted is None:
             return Plan(reasons=(_nothing_to_plan(evaluation),))
-        now = min(outcomes.sizes, key=lambda size: abs(size - pool.requested))
+        now = outcomes.sizes[outcomes.at(pool.requested)]
         places = [evaluation.places[name] for name in outcomes.late_share if name in evaluation.places]
         looked_into = [evaluation.of(place) for place in places if evaluation.usable[place]]
         if not looked_into:
             return Plan(reasons=(_nothing_to_plan(evaluation),))
         size, reason = self._choose(evaluation, looked_into, now, wanted)
-        predictions = tuple(_prediction(seen, evaluation, outcomes, size) for seen in looked_into)
+        predictions = tuple([_prediction(seen, evaluation, outcomes, size) for seen in looked_into])
         proposals = () if size == pool.requested else (Proposal(ScaleExecutors(size), reason),)
         needed = {seen.name: busy_slots(seen) for seen in looked_into}
         return Plan(proposals, (reason,), needed, predictions, self._rolled_out)
@@ -258,7 +261,7 @@ class PoolSize(Proposer):
         pool, horizon_s = evaluation.pool, self._horizon_s(usable)
         steps, lead_s = round(horizon_s / _STEP_S), self.memory.startup_s + WARMUP_S
         sizes = self._sizes(evaluation, usable)
-        paths = [self._slot_path(evaluation, size, steps) for size in sizes]
+        paths = self._slot_paths(evaluation, sizes, steps)
         worth = evaluation.policy.executors.max * horizon_s
         held = np.array([path.sum() * _STEP_S for _, path in paths]) / pool.slots_per_executor
         churn = np.array([_CHURN_S * (size != pool.requested) for size in sizes])
@@ -299,18 +302,22 @@ class PoolSize(Proposer):
         near = (*range(now - 4, now + 7), ceil(1.5 * now), 2 * now, *asked, self._peak_size(evaluation, usable))
         return tuple(sorted({min(max(size, least), most) for size in near}))
 
-    def _slot_path(self, evaluation: Evaluation, size: int, steps: int) -> tuple[Floats, Floats]:
-        """Usable slots and slots paid for, with executors that are on their way or still warming up."""
+    def _slot_paths(self, evaluation: Evaluation, sizes: tuple[int, ...], steps: int) -> list[tuple[Floats, Floats]]:
+        """Usable slots and slots paid for of each size, with executors that are on their way or still warming up."""
         pool, now_s, startup_s = evaluation.pool, evaluation.time_s, self.memory.startup_s
         ends_s = np.arange(1, steps + 1, dtype=np.float64) * _STEP_S
-        staying = sorted(executor.since_s for executor in pool.executors)[: max(size, 0)]
-        usable = np.zeros(steps)
-        for since_s in staying:
-            usable += _speed(ends_s, since_s - now_s)
-        coming = max(0, min(size, pool.requested) - len(staying))
-        usable += coming * _speed(ends_s, startup_s / 2)
-        usable += max(0, size - len(staying) - coming) * _speed(ends_s, startup_s)
-        return usable * pool.slots_per_executor, np.full(steps, float(size * pool.slots_per_executor))
+        there = [_speed(ends_s, since_s - now_s) for since_s in sorted([one.since_s for one in pool.executors])]
+        oldest = list(accumulate(there, initial=np.zeros(steps)))
+        """What the oldest executors do together, by how many they are: these stay the longest."""
+        on_their_way, new = _speed(ends_s, startup_s / 2), _speed(ends_s, startup_s)
+        found = []
+        for size in sizes:
+            staying = min(max(size, 0), len(there))
+            coming = max(0, min(size, pool.requested) - staying)
+            usable = oldest[staying] + coming * on_their_way + max(0, size - staying - coming) * new
+            paid = np.full(steps, float(size * pool.slots_per_executor))
+            found.append((usable * pool.slots_per_executor, paid))
+        return found
 
     def _horizon_s(self, usable: list[ApplicationEvaluation]) -> float:
         longest_s = max(seen.objective.latency_s for seen in usable)

@@ -28,6 +28,8 @@ def hold_dear_restarts(
     proposals: tuple[Proposal, ...], evaluation: Evaluation
 ) -> tuple[tuple[Proposal, ...], tuple[Reason, ...]]:
     """Leave out the restarts that would cost more than they bring, each with the reason."""
+    if not proposals:
+        return (), ()
     by_name: dict[str, list[Proposal]] = {}
     for proposal in proposals:
         if isinstance(proposal.action, SetParallelism) and proposal.pause_s > 0 and proposal.reason.code not in _URGENT:

@@ -13,8 +13,6 @@ from dataclasses import dataclass, field, replace
 from math import ceil, floor, inf, isfinite, log10
 from typing import Any
 
-import numpy as np
-
 from tidegate.domain import Action, Advice, ExecutorPool, Held, Objective, Reason, SetAdmission
 from tidegate.domain.codec import from_tree
 from tidegate.evaluate.evaluation import Evaluation
@@ -60,8 +58,7 @@ class Tuning:
 
     def watch(self, evaluation: Evaluation, actions: Collection[Action], held: Collection[Held]) -> None:
         """Follow who is stuck: late, with nothing left to try, and not merely catching up."""
-        late = evaluation.budgets.missed(_LEAST_ROWS) & evaluation.usable
-        places = np.flatnonzero(late)[:_MOST_ADVISED].tolist()
+        places = evaluation.budgets.missed(_LEAST_ROWS, among=evaluation.usable)[:_MOST_ADVISED]
         if not places:
             self._outlooks, self.memory.stuck_s = {}, {}
             return

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import TypeVar
 
 from tidegate.domain import ApplicationSample, BatchSample, DriverTimes, OperatorSample
 from tidegate.evaluate.bottleneck.links import Links, learn_links
-
-Sample = TypeVar("Sample")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +114,8 @@ def aggregate(
         return None
     names = [operator.name for operator in usable[-1].operators]
     usable = [batch for batch in usable if [operator.name for operator in batch.operators] == names]
-    window_s = max(usable[-1].committed_s - usable[0].started_s, sum(batch.duration_s for batch in usable), 1e-9)
+    durations_s = [batch.duration_s for batch in usable]
+    window_s = max(usable[-1].committed_s - usable[0].started_s, sum(durations_s), 1e-9)
     if links is None:
         links = Links()
         for batch in usable:
@@ -137,9 +135,9 @@ def aggregate(
         interval_s=sample.interval_s,
         window_s=window_s,
         batches=len(usable),
-        rows=sum(batch.rows for batch in usable) / len(usable),
-        batch_s=_mean_of(usable, lambda batch: batch.duration_s),
-        execute_latency_s=_mean_of(usable, _executing_s),
+        rows=_mean_of([batch.rows for batch in usable]),
+        batch_s=_mean_of(durations_s),
+        execute_latency_s=_mean_of([_executing_s(batch) for batch in usable]),
         process_latency_s=median_s,
         process_latency_p99_s=_mean([latency.p99_s for latency in latencies]),
         driver=driver,
@@ -162,7 +160,7 @@ def _executing_s(batch: BatchSample) -> float:
 
 
 def _driver(batches: Sequence[BatchSample]) -> DriverTimes:
-    outside_s = _mean_of(batches, lambda batch: batch.duration_s - _executing_s(batch))
+    outside_s = _mean_of([batch.duration_s - _executing_s(batch) for batch in batches])
     known = [batch.driver for batch in batches if batch.driver is not None]
     if not known:
         return DriverTimes(planning_s=outside_s)
@@ -177,11 +175,11 @@ def _operator(
     samples: Sequence[OperatorSample], window_s: float, process_s: float | None, links: Links
 ) -> OperatorMetrics:
     latest = samples[-1]
-    tasks = Counter(stage.parallelism for stage in samples).most_common(1)[0][0]
-    busy_s = _mean_of(samples, lambda stage: stage.busy_s)
-    skews = [stage.skew for stage in samples if stage.skew is not None]
-    slowest = Counter(stage.slowest_task for stage in samples if stage.slowest_task is not None)
-    commits_s = [stage.state_commit_s for stage in samples if stage.state_commit_s is not None]
+    tasks = Counter([stage.parallelism for stage in samples]).most_common(1)[0][0]
+    busy_s = _mean_of([stage.busy_s for stage in samples])
+    skews = [stage.skew for stage in samples]
+    slowest = Counter([stage.slowest_task for stage in samples if stage.slowest_task is not None])
+    commits_s = [stage.state_commit_s for stage in samples]
     return OperatorMetrics(
         name=latest.name,
         parallelism=tasks,
@@ -190,15 +188,15 @@ def _operator(
         busy_s=busy_s,
         cpu_s=_mean([stage.cpu_s for stage in samples]),
         execute_latency_s=_mean_of(
-            samples,
-            lambda stage: (
+            [
                 stage.busy_s / stage.parallelism if stage.execute_latency_s is None else stage.execute_latency_s
-            ),
+                for stage in samples
+            ]
         ),
         process_latency_s=process_s,
         capacity=busy_s * len(samples) / (window_s * tasks),
-        communication_s=min(busy_s, _mean_of(samples, lambda stage: stage.communication_s or 0.0)),
-        fetch_wait_s=_mean_of(samples, lambda stage: stage.fetch_wait_s or 0.0),
+        communication_s=min(busy_s, _mean_of([stage.communication_s or 0.0 for stage in samples])),
+        fetch_wait_s=_mean_of([stage.fetch_wait_s or 0.0 for stage in samples]),
         bytes_in=_mean([stage.bytes_in for stage in samples]),
         bytes_out=_mean([stage.bytes_out for stage in samples]),
         skew=_mean(skews),
@@ -209,7 +207,7 @@ def _operator(
         state_commit_s=_mean(commits_s),
         in_bytes_per_s=links.incoming.get(latest.name),
         out_bytes_per_s=links.outgoing.get(latest.name),
-        failed_tasks=_mean_of(samples, lambda stage: stage.failed_tasks or 0),
+        failed_tasks=_mean_of([stage.failed_tasks or 0 for stage in samples]),
     )
 
 
@@ -218,5 +216,5 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _mean_of(samples: Sequence[Sample], value: Callable[[Sample], float]) -> float:
-    return sum(value(sample) for sample in samples) / len(samples)
+def _mean_of(values: Sequence[float]) -> float:
+    return sum(values) / len(values)

@@ -137,7 +137,7 @@ def step(
     base = all_base.take(made_at)
     target = values - base
     outcome = ~np.isnan(target)
-    if outcome.any():
+    if np.count_nonzero(outcome):
         _judge(learned, before, target, outcome, alpha, ahead)
         all_said[made_at, _TARGET:] = before[_TARGET:].T
     _learn(anchor, learned, rows, newest, ahead)
@@ -149,7 +149,7 @@ def step(
 
 def _judge(learned: Learned, said: Floats, target: Floats, outcome: Bools, alpha: float, ahead: int) -> None:
     """Keep the score of members, blend and interval, and what the regression will learn from."""
-    everywhere = bool(outcome.all())
+    everywhere = np.count_nonzero(outcome) == len(outcome)
     if not everywhere:  # judge the others as if they had been right, and undo it
         undo = Learned(*(column[..., ~outcome] for column in learned))
         target = np.where(outcome, target, 0.0)
@@ -180,7 +180,7 @@ def _learn(anchor: Said, learned: Learned, rows: Ints, newest: Ints, ahead: int)
     waiting += 1.0
     # Turns differ by stream, or banks that start together would do all of their work in the same step.
     batch = batch_size(learned.outcomes)
-    due = np.flatnonzero((((newest + rows) & (batch - 1)) == 0) & (learned.outcomes > 0))
+    due = ((((newest + rows) & (batch - 1)) == 0) & (learned.outcomes > 0)).nonzero()[0]
     if len(due) == 0:
         return
     if len(due) > _MOST_SOLVED:  # large banks: those that have waited longest go first, the others at their next turn
@@ -199,7 +199,7 @@ def _learn(anchor: Said, learned: Learned, rows: Ints, newest: Ints, ahead: int)
 
 def _seasonal(ring: Singles, rows: Ints, newest: Ints, seasons: Ints, ahead: int) -> Floats | None:
     """The seasonal levels at the step: naive and mean of the short, then of the long season; less the origin."""
-    slot, at = np.nonzero(seasons)
+    slot, at = seasons.nonzero()
     if len(at) == 0:
         return None
     levels = np.full((2 * SEASONS, len(rows)), np.nan)

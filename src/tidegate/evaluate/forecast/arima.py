@@ -162,7 +162,7 @@ def learn(arima: Arima, values: Floats, order: Order, forgetting: float, alpha: 
     ready = seen > d
     predicted = ready * (theta * x).sum(axis=0)
     missing = np.isnan(values)
-    some_missing = bool(missing.any())
+    some_missing = np.count_nonzero(missing) > 0
     if some_missing:
         # Undo the differencing of the one-step forecast.
         step = predicted if d == 1 else (last[1] + predicted if d == 2 else predicted - last[0])
@@ -185,12 +185,12 @@ def learn(arima: Arima, values: Floats, order: Order, forgetting: float, alpha: 
     strange = square * prior > _OTHER_WORLD
     updating = learnt & known & ~strange
     residual = error
-    if updating.any():
+    if np.count_nonzero(updating):
         limit = _OUTLIER * np.sqrt(errors[0])
         left = _update(arima, w, np.minimum(np.maximum(error, -limit), limit), updating, forgetting, p, q)
         residual = np.where(updating, left, error)
     starting = learnt & ~updating & (strange | ((arima.energy > _NOTHING) & (seen >= 2 * len(x) + d)))
-    if starting.any():
+    if np.count_nonzero(starting):
         theta[:, starting] = 0.0
         prior[starting] = (seen[starting] - d) / (_RIDGE * arima.energy[starting])
         fresh = np.eye(len(x))[:, :, None] * prior[starting]
@@ -235,9 +235,9 @@ def path(arima: Arima, order: Order, steps: int) -> list[Floats]:
     now = arima.last[0].copy()
     level, slope = now, arima.last[1]
     young: Bools = arima.prior == 0.0
-    if young.all():
+    if np.count_nonzero(young) == len(young):
         return [level] * steps
-    some_young = bool(young.any())
+    some_young = np.count_nonzero(young) > 0
     theta, x = [*arima.coefficients], [*arima.regressors]
     # A difference larger than all it is predicted from comes from coefficients that are unstable just now.
     largest = np.abs(arima.regressors[: p + q]).max(axis=0) if d > 0 else np.full(len(now), np.inf)

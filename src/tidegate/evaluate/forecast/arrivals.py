@@ -94,7 +94,7 @@ class ArrivalForecaster:
         if now_s < self._now_s:
             raise ValueError(f"totals at {now_s} s come after those at {self._now_s} s: tell them in the order of time")
         self._now_s = now_s
-        if tuple(names) != self._names:
+        if names is not self._names and tuple(names) != self._names:
             self._meet(names)
         if len(self._near) != len(names) - near_from:
             self._near = self._told[near_from:] if near_from else self._told
@@ -217,9 +217,9 @@ class ArrivalForecaster:
         # The k-th bucket ahead has its middle at (k − 1/2) lengths after the last edge.
         position = (late_s[:, None] + ahead_s) / length_s + 0.5
         steps = np.minimum(position, bank.horizon)
-        simple, deviation = bank.simple(np.hstack([np.zeros((len(rows), 1)), steps]), rows)
+        simple, deviation = bank.simple(np.concatenate([np.zeros((len(rows), 1)), steps], axis=1), rows)
         forecast = bank.forecast(rows)
-        known = np.stack([forecast.mean, forecast.lower, forecast.upper])
+        known = np.array([forecast.mean, forecast.lower, forecast.upper])
         knots = np.concatenate([np.broadcast_to(simple[:, :1], (3, len(rows), 1)), known], axis=2)
         path = _interpolated(knots, position)
         if bank is self._coarse:
@@ -231,10 +231,10 @@ class ArrivalForecaster:
         fresh = late_s <= _STALE_BUCKETS * length_s
         heard = (bank.age_of(rows) > 0) & (fresh | (bank is self._coarse))
         trusted = forecast.trusted & fresh & heard
-        if not trusted.all():
-            stand_in = np.stack([simple, np.maximum(simple - half, 0.0), simple + half])
+        if np.count_nonzero(trusted) < len(trusted):
+            stand_in = np.array([simple, np.maximum(simple - half, 0.0), simple + half])
             path = np.where(trusted[:, None], path, stand_in)
-        if not heard.all():
+        if np.count_nonzero(heard) < len(heard):
             path[:, ~heard] = np.nan
         return path, np.broadcast_to(trusted[:, None], simple.shape)
 
@@ -258,7 +258,7 @@ def _level(recent: Recent, ahead_s: Floats) -> Floats:
 
 
 def _observe(bank: SelectingBank, closed: Closed) -> None:
-    for skipped in np.unique(closed.skipped[closed.skipped > 0]).tolist():
+    for skipped in np.unique(closed.skipped[closed.skipped > 0]).tolist() if np.count_nonzero(closed.skipped) else ():
         bank.skip(closed.streams[closed.skipped == skipped], skipped)
     bank.observe(closed.rate, closed.streams)
 

@@ -29,7 +29,7 @@ def score(losses: Floats, judged: Floats, errors: Floats, spoke: Bools) -> None:
     share = np.where(spoke, 1.0 / np.maximum(judged, 1.0), 0.0)
     pace = np.minimum(np.maximum(_PACES, share), 1e9 * share)  # 0 where a member said nothing
     first = spoke & (judged == 1.0)
-    if first.any():
+    if np.count_nonzero(first):
         losses[:, 0] = np.where(first[0], squares[0], losses[:, 0])
         started = np.maximum(squares, losses[:, :1] + pace[:, :1] * (squares[0] - losses[:, :1]))
         losses[:] = np.where(first, started, losses)
@@ -48,7 +48,7 @@ def weigh(losses: Floats, speaks: Bools) -> Floats:
     ratio /= ratio.sum(axis=1)[:, None]
     weights: Floats = 0.5 * (ratio[0] + ratio[1])
     nothing = least[0] >= UNKNOWN
-    if nothing.any():
+    if np.count_nonzero(nothing):
         weights[:, nothing] = 0.0
         weights[0, nothing] = 1.0
     return weights

@@ -80,10 +80,13 @@ class Buckets:
 
     def tell(self, now_s: float, streams: Ints, totals: Floats) -> list[Closed]:
         """Totals of these streams at `now_s`; where one is NaN, or time has not moved on, nothing happens."""
+        ends_none = self._watched is not None and self._watched[0] is streams and now_s < self._watched[1]
+        if ends_none and len(streams) == 1 and self._note(now_s, int(streams[0]), totals.item(0)):
+            return []
         every, told = streams, ~np.isnan(totals)
-        if not told.all():
+        if np.count_nonzero(told) < len(told):
             streams, totals = streams[told], totals[told]
-        if self._watched is not None and self._watched[0] is every and now_s < self._watched[1]:
+        if ends_none:
             # Most steps end no bucket: where no count began anew either, the newest totals are all there is to note.
             time_s, total = self.table[0], self.table[1]
             if (totals >= total[streams]).all() and (now_s > time_s[streams]).all():
@@ -94,9 +97,16 @@ class Buckets:
         self._watched = every, float(np.fmin.reduce(ends_s, initial=np.inf))
         return found
 
+    def _note(self, now_s: float, stream: int, total: float) -> bool:
+        """Note the newest total of a stream by itself; False where its count began anew, or time stands still."""
+        if total >= self.table.item(1, stream) and now_s > self.table.item(0, stream):
+            self.table[:2, stream] = now_s, total
+            return True
+        return False
+
     def _close(self, now_s: float, streams: Ints, totals: Floats) -> list[Closed]:
         later = ~(now_s <= self.table[0, streams])
-        if not later.all():
+        if np.count_nonzero(later) < len(later):
             streams, totals = streams[later], totals[later]
         block = self.table[:, streams]
         counts = COUNTS.view(block)
@@ -111,7 +121,7 @@ class Buckets:
         found = []
         slope = (totals - counts.total) / (now_s - counts.time_s)
         lost = unknown & (passed > 0)
-        if lost.any():  # all of them in one go, the last as a missing sample
+        if np.count_nonzero(lost):  # all of them in one go, the last as a missing sample
             found.append(Closed(streams[lost], np.full(lost.sum(), np.nan), passed[lost] - 1, edge[lost]))
             passed = np.where(lost, 0, passed)
             counts.edge_s[lost] = edge[lost]

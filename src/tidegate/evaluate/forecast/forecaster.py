@@ -64,4 +64,4 @@ def samples(values: ArrayLike, streams: int) -> Floats:
     if array.shape != (streams,):
         raise ValueError(f"one sample for each of the {streams} streams is needed, not an array of shape {array.shape}")
     array[np.isinf(array)] = np.nan
-    return np.clip(array, -LARGEST, LARGEST, out=array)
+    return np.minimum(np.maximum(array, -LARGEST), LARGEST, out=array)

@@ -49,13 +49,13 @@ def remember(history: History, ring: Singles, rows: Ints, values: Floats, expect
     """Take the next sample of the streams `rows`; what was expected, else the last one, stands in for a missing one."""
     recent = history.recent
     first = history.age == 0
-    if first.any():
+    if np.count_nonzero(first):
         history.origin[first] = values[first]
         recent[:, first] = values[first]
     np.fmin(history.low, values, out=history.low)
     np.fmax(history.high, values, out=history.high)
     missing = np.isnan(values)
-    if missing.any():
+    if np.count_nonzero(missing):
         values = np.where(missing, np.where(np.isnan(expected), recent[0], expected), values)
     size = ring.shape[1]
     at = history.age.astype(np.int64) & (size - 1)

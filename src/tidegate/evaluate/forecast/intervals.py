@@ -44,7 +44,7 @@ def calibrate(
     step = sized * (_STEP * calm) * np.maximum(1.0, 5.0 * np.sqrt(share))
     misses = state[MISSES]
     target = 0.5 * misses
-    missed = np.stack([value < lower, value > upper])
+    missed = np.array([value < lower, value > upper])
     tails = state[BELOW : ABOVE + 1]
     tails *= np.exp(step * (missed - target))
     np.minimum(np.maximum(tails, 1e-3), 1e3, out=tails)

@@ -50,7 +50,7 @@ def batch_size(outcomes: Floats) -> Ints:
     >>> batch_size(np.array([5.0, 50.0, 5000.0])).tolist()
     [1, 4, 16]
     """
-    found: Ints = _SIZES[np.searchsorted(_STARTS, outcomes, side="right") - 1]
+    found: Ints = _SIZES[_STARTS.searchsorted(outcomes, side="right") - 1]
     return found
 
 

@@ -213,14 +213,15 @@ class SelectingBank:
         rows = self._rows(streams)
         now = samples(values, len(rows))
         ring = self._tables["ring"]
-        known = ~np.isnan(now) | (self._columns[0, rows] > 0)
-        if not known.all():
-            rows, now = rows[known], now[known]
+        missing = np.isnan(now)
+        known = ~missing | (self._columns[0, rows] > 0)
+        if np.count_nonzero(known) < len(known):
+            rows, now, missing = rows[known], now[known], missing[known]
         if len(rows) == 0:
             return
         views = self._of(rows)
         history, trend, arima = views.history, views.trend, views.arima
-        if np.isnan(now).any():
+        if np.count_nonzero(missing):
             expected = issued(self._said(0), rows, history.age.astype(np.int64) - self.anchors[0])[0]
             remember(history, ring, rows, now, expected)
         else:
@@ -311,12 +312,18 @@ class SelectingBank:
 
     def _of(self, rows: Ints) -> _Views:
         """A copy of these streams' columns; where they are all streams in their order, the columns themselves."""
-        if len(rows) == self._streams and bool((rows[1:] > rows[:-1]).all()):
+        if self._is_all(rows):
             return self._all()
         return self._views(self._columns.take(rows, axis=1))
 
+    def _is_all(self, rows: Ints) -> bool:
+        return len(rows) == self._streams and (len(rows) < 2 or bool((rows[1:] > rows[:-1]).all()))
+
     def _part(self, layout: Layout[Part], part: int, rows: Ints) -> Part:
         """One group of columns of these streams, to read."""
+        if self._is_all(rows):
+            whole = self._all()
+            return (whole.history, whole.trend, whole.arima, whole.seasons, *whole.learned)[part]  # type: ignore[return-value]
         return layout.view(self._columns[self._parts[part]].take(rows, axis=1))
 
     def _said(self, place: int) -> Said:
@@ -335,7 +342,7 @@ class SelectingBank:
     def _find_seasons(self, views: _Views, rows: Ints) -> None:
         history, seasons = views.history, views.seasons
         overdue = history.age - seasons.search_at
-        due = np.flatnonzero(overdue >= 0)
+        due = (overdue >= 0).nonzero()[0]
         if len(due) > 1:
             due = due[np.argsort(-overdue[due], kind="stable")]
         budget = _SEARCH_BUDGET

@@ -30,7 +30,7 @@ from tidegate.plan.classes.member import Members, classes_of, load_of, members_o
 from tidegate.plan.classes.memory import ClassesMemory, busy_slots, remember, smooth_backlogs
 from tidegate.plan.classes.shares import class_shares
 from tidegate.plan.demand import warm_slots
-from tidegate.plan.planner import Plan, Proposer
+from tidegate.plan.planner import NOTHING, Plan, Proposer
 from tidegate.plan.settings import PredictiveSettings
 
 _IDLE = 0.97
@@ -55,11 +55,11 @@ class Classes(Proposer):
     def __init__(self, memory: ClassesMemory | None = None, settings: PredictiveSettings | None = None) -> None:
         self.memory: ClassesMemory = memory or ClassesMemory()
         self.settings = settings or PredictiveSettings()
-        self._plan = Plan()
+        self._plan = NOTHING
 
     def watch(self, evaluation: Evaluation) -> None:
         """Follow backlogs and slots; what each class should have now is worked out from that alone."""
-        self._plan = self._work_out(evaluation) if len(evaluation.policy.classes) > 1 else Plan()
+        self._plan = self._work_out(evaluation) if len(evaluation.policy.classes) > 1 else NOTHING
 
     def propose(self, evaluation: Evaluation) -> Plan:
         return self._plan
@@ -77,7 +77,7 @@ class Classes(Proposer):
         remember(memory, evaluation)
         members = members_of(evaluation, settings)
         if not len(members) or not pool.slots:
-            return Plan()
+            return NOTHING
         slots = warm_slots(
             pool, evaluation.time_s
         )  # what a lighter class sends to a cold executor, everybody waits for

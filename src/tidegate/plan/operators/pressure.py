@@ -45,7 +45,7 @@ def take_in(
             continue
         if not batch.rows or not batch.operators:
             continue
-        if memory.batches and _shape(memory.batches[-1]) != _shape(batch):
+        if memory.batches and not _same_shape(memory.batches[-1], batch):
             memory.start_anew()
         if _works_off_a_pause(memory, batch, rule):
             continue
@@ -58,7 +58,8 @@ def take_in(
         exceeds = add_latency(memory.threshold, batch.committed_s, working_s, rule.accuracy, rule.interval_s)
         # A bottleneck that nothing could be done about is not news; that it got worse is.
         alarmed = alarmed or exceeds or ((pressed or _failed_tasks(batch) > 0) and memory.stuck is None)
-    _drop_old(memory, rule.interval_s)
+    if batches:
+        _drop_old(memory, rule.interval_s)
     return alarmed
 
 
@@ -136,12 +137,17 @@ def _drop_old(memory: ApplicationMemory, interval_s: float) -> None:
     if not memory.batches:
         return
     since_s = memory.batches[-1].committed_s - interval_s
-    fresh = sum(batch.committed_s >= since_s for batch in memory.batches)
+    fresh = sum([batch.committed_s >= since_s for batch in memory.batches])
     memory.batches = memory.batches[-min(max(fresh, _LEAST_BATCHES), _MOST_BATCHES) :]
     oldest_s = memory.batches[0].committed_s
     memory.pressed_s = [time_s for time_s in memory.pressed_s if time_s >= oldest_s]
 
 
-def _shape(batch: BatchSample) -> tuple[tuple[str, int], ...]:
-    """The operators and their tasks; those of the source may differ from batch to batch, with the rows there are."""
-    return tuple((stage.name, stage.parallelism if place else 0) for place, stage in enumerate(batch.operators))
+def _same_shape(before: BatchSample, batch: BatchSample) -> bool:
+    """The same operators and tasks? Those of the source may differ from batch to batch, with the rows there are."""
+    if len(before.operators) != len(batch.operators):
+        return False
+    return all(
+        was.name == now.name and (place == 0 or was.parallelism == now.parallelism)
+        for place, (was, now) in enumerate(zip(before.operators, batch.operators, strict=True))
+    )

@@ -54,12 +54,11 @@ class Operators(Proposer):
         self._changes, self._growth, self._reasons = {}, None, []
         self._forget(evaluation)
         findings: list[Finding] = []
-        held: dict[str, float] = {}
-        for seen in _looked_into(evaluation):
+        looked_into = _looked_into(evaluation)
+        for seen in looked_into:
             memory = self.memory.applications.setdefault(seen.name, ApplicationMemory(seen_s=evaluation.time_s))
             alarmed = take_in(memory, seen.sample.batches, seen.objective, self.settings)
             alarmed = alarmed or _rises(seen)
-            held[seen.name] = held_slots(memory.batches)
             report = seen.sample.rebalance
             rolled_back = None if report is None else self.memory.learn_report(seen.name, report)
             if rolled_back is not None:
@@ -76,7 +75,9 @@ class Operators(Proposer):
                 self._reasons += [reason] if reason else []
             if memory.reversal is not None and not seen.sample.rebalancing and seen.distrust is None:
                 self._go_back(seen, memory, memory.reversal)
-        self._serve(findings, held, evaluation)
+        if findings:
+            held = {seen.name: held_slots(self.memory.applications[seen.name].batches) for seen in looked_into}
+            self._serve(findings, held, evaluation)
 
     def propose(self, evaluation: Evaluation) -> Plan:
         """Every change that the last look came to; several operators of an application are one restart."""
