@@ -172,3 +172,25 @@ def test_a_bucket_fills_again_after_its_clock_was_set_back() -> None:
     assert bucket.take(rule, 7200.0)
     assert not bucket.take(rule, 3600.0), "going back fills nothing"
     assert bucket.take(rule, 3660.0), "and an hour later is not what it waits for"
+
+
+class FullAtTheEnd(Registry):
+    """A registry whose first commit finds the disk full."""
+
+    full = True
+
+    def _do(self, statement: str, values: tuple[object, ...] = ()) -> None:
+        if statement == "COMMIT" and self.full:
+            self.full = False
+            raise sqlite3.OperationalError("database or disk is full")
+        super()._do(statement, values)
+
+
+def test_a_commit_that_fails_does_not_stop_the_next_one(tmp_path: Path) -> None:
+    registry = FullAtTheEnd(tmp_path / "registry.db")
+    with pytest.raises(sqlite3.OperationalError, match="full"), registry.together():
+        registry.put_fact("first", 1)
+    with registry.together():
+        registry.put_fact("second", 2)
+    assert (registry.fact("first"), registry.fact("second")) == (None, 2)
+    registry.close()

@@ -83,21 +83,22 @@ class ChaosFleet:
     def kill_host(self) -> None:
         """Kill all processes of that host at once."""
         for process in self._host():
-            process.kill()
+            with contextlib.suppress(psutil.Error):
+                process.kill()
 
     def freeze_host(self) -> None:
         """Freeze all processes of that host, including its watchdog, until another host has its lease.
 
         The watchdog wakes up last. The centre cannot kill the host, as if the machine were unreachable, so it wakes up
         and may try to commit.
-
         """
         processes, epoch = self._host(), max(self.began_s())
         entry = self._registry.hosts()[self._host_name()]
         self._registry.put_host(entry.spec, None)
-        dogs = [process for process in processes if any("watchdog" in word for word in process.cmdline())]
+        dogs = [process for process in processes if _is_watchdog(process)]
         for process in (*dogs, *processes):
-            process.suspend()
+            with contextlib.suppress(psutil.Error):  # short-lived workers come and go
+                process.suspend()
         while self.sink.locked():  # stopped in the middle of a transaction, which a database server would roll back
             processes[0].resume()
             time.sleep(0.02)
@@ -132,6 +133,13 @@ class ChaosFleet:
 
     def _do(self, *words: str) -> None:
         fleet(self._folder.root, *words)
+
+
+def _is_watchdog(process: psutil.Process) -> bool:
+    try:
+        return any("watchdog" in word for word in process.cmdline())
+    except psutil.Error:  # it has ended in the meantime
+        return False
 
 
 def _resume(processes: list[psutil.Process]) -> None:

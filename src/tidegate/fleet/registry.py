@@ -116,14 +116,15 @@ class Registry:
     @contextmanager
     def together(self) -> Iterator[None]:
         """Write everything in one transaction. Losing a region causes hundreds of changes, but only one flush."""
+        self._undo()  # SQLite refuses a transaction inside another one, so one that could not be undone is undone now
         self._do("BEGIN IMMEDIATE")
         try:
             yield
+            self._do("COMMIT")
         except BaseException:
             with suppress(sqlite3.Error):
-                self._do("ROLLBACK")
+                self._undo()
             raise
-        self._do("COMMIT")
 
     def hosts(self) -> Mapping[str, HostEntry]:
         found: Mapping[str, HostEntry] = self._cached("hosts", self._hosts)
@@ -214,6 +215,13 @@ class Registry:
         if known is None or known[0] != version:
             known = self._read[what] = (version, read())
         return known[1]
+
+    def _undo(self) -> None:
+        """End a transaction without its changes. A commit that fails, on a full disk say, leaves it open."""
+        with self._lock:
+            if self._db.in_transaction:
+                self._writes += 1
+                self._db.rollback()
 
     def _do(self, statement: str, values: tuple[Any, ...] = ()) -> None:
         with self._lock:

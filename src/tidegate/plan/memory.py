@@ -90,11 +90,14 @@ class MemoryWatch:
         parts[self.name] = self.memory
 
     def watch(self, evaluation: Evaluation) -> None:
-        names = {sample.name for sample in evaluation.samples}
-        self.memory.seen = {name: seen for name, seen in self.memory.seen.items() if name in names}
+        if self.memory.seen:
+            names = {sample.name for sample in evaluation.samples}
+            self.memory.seen = {name: seen for name, seen in self.memory.seen.items() if name in names}
         for sample in evaluation.samples:
-            if any(batch.memory is not None for batch in sample.batches):
-                self._take_in(sample)
+            for batch in sample.batches:
+                if batch.memory is not None:
+                    self._take_in(sample)
+                    break
 
     def _take_in(self, sample: ApplicationSample) -> None:
         pressure = self.memory.seen.setdefault(sample.name, Pressure())
