@@ -130,6 +130,8 @@ class Evaluation:
     """False for applications that are only watched: those the policy ignores, and those that end by themselves."""
     usable: Flags
     """Understood well enough to be planned for."""
+    telling: tuple[int, ...]
+    """Places of those that say more than sizes and times: lags, state, memory, dropped rows, a batch under way."""
     status: Status
     """Triggers, gates and other things that rarely change, by application."""
     limits: Floats
@@ -165,7 +167,7 @@ class Evaluation:
     @cached_property
     def real_time_executors(self) -> int:
         """Executors that the real-time queries together fill."""
-        return ceil(sum([sample.held_slots or 0 for sample in self.samples]) / self.pool.slots_per_executor)
+        return ceil(sum([self.samples[place].held_slots or 0 for place in self.telling]) / self.pool.slots_per_executor)
 
     @cached_property
     def busy_slots(self) -> Floats:

@@ -159,6 +159,7 @@ class Evaluator:
             codes=codes,
             planned=planned,
             usable=usable,
+            telling=intake.telling,
             status=intake.status,
             limits=intake.limits,
             busy_s=intake.busy_s(len(memory.table)),

@@ -96,6 +96,8 @@ class Intake:
     arrival_s: Floats
     """When the source last counted its rows; NaN where it does not."""
     arrived: Floats
+    telling: tuple[int, ...]
+    """Places of those that say more than sizes and times: lags, state, memory, dropped rows, a batch under way."""
     under_way: UnderWay | None
     """None where no batch is seen to run, and no source says what waits."""
     rounds: tuple[Batches, ...]
@@ -135,6 +137,7 @@ class Reader:
         else:
             news, rounds = cells[:_NEWS], (_round(rows, [sample.batches[0] for sample in samples], cells[_NEWS:]),)
         in_batch, last_progress_s, arrival_s, arrived = news
+        telling = _telling(samples)
         return Intake(
             samples=samples,
             names=self._names,
@@ -145,7 +148,8 @@ class Reader:
             last_progress_s=last_progress_s,
             arrival_s=arrival_s,
             arrived=arrived,
-            under_way=_under_way(samples),
+            under_way=_under_way(samples, telling),
+            telling=telling,
             rounds=rounds,
         )
 
@@ -197,7 +201,7 @@ def _differ(samples: tuple[ApplicationSample, ...], said: list[_Said]) -> bool:
             sample.name != name
             or sample.interval_s != interval_s
             or sample.running is not running
-            or _only_watched(sample) is not bounded
+            or (sample.bounded or sample.held_slots is not None) is not bounded  # no call: there are thousands
             or sample.rebalancing is not rebalancing
             or sample.error != error
             or sample.gated is not gated
@@ -240,16 +244,33 @@ def _one_batch_each(samples: tuple[ApplicationSample, ...]) -> Floats | None:
     return _turned(np.frombuffer(cells), _NEWS + _BATCH) if samples else None
 
 
-def _under_way(samples: tuple[ApplicationSample, ...]) -> UnderWay | None:
-    telling = [
-        (place, sample)
-        for place, sample in enumerate(samples)
-        if sample.running_batch is not None or sample.partitions is not None
+def _telling(samples: tuple[ApplicationSample, ...]) -> tuple[int, ...]:
+    """The places of those that say more than sizes and times. Of thousands few do, and whoever looks for what they say
+    looks at them alone."""
+    return tuple(
+        [
+            place
+            for place, sample in enumerate(samples)
+            if sample.partitions is not None
+            or sample.running_batch is not None
+            or sample.state_places
+            or sample.lags
+            or sample.held_slots is not None
+            or len(sample.batches) > 1
+            or (sample.batches and (sample.batches[0].memory is not None or sample.batches[0].dropped_rows))
+        ]
+    )
+
+
+def _under_way(samples: tuple[ApplicationSample, ...], telling: tuple[int, ...]) -> UnderWay | None:
+    found = [
+        place for place in telling if samples[place].running_batch is not None or samples[place].partitions is not None
     ]
-    if not telling:
+    if not found:
         return None
     columns = np.full((5, len(samples)), nan)
-    for place, sample in telling:
+    for place in found:
+        sample = samples[place]
         batch, arrival = sample.running_batch, sample.arrival
         if arrival is not None and arrival.waiting_rows is not None:
             columns[4, place] = arrival.waiting_rows

@@ -70,15 +70,18 @@ class Admission(Proposer):
 
     def watch(self, evaluation: Evaluation) -> None:
         """Follow what batches are done in time, and the rows that are dropped behind the watermark."""
+        for place in evaluation.telling:
+            for batch in evaluation.samples[place].batches:
+                if batch.dropped_rows and batch.rows:
+                    self._watch_drops(evaluation.samples[place], batch, evaluation.time_s)
+        if len(evaluation.policy.classes) > 1:
+            return  # nothing is bounded by what batches have proven
         usable = evaluation.usable.tolist()
-        shared = len(evaluation.policy.classes) > 1  # then nothing is bounded by what batches have proven
         for place, sample in enumerate(evaluation.samples):
-            limit = None if shared else sample.admission_rows
+            limit = sample.admission_rows
             for batch in sample.batches:
                 if limit is not None and _TWICE * batch.rows >= _BINDS * limit and usable[place]:
                     self._watch_time(evaluation.of(place), batch, evaluation)
-                if batch.dropped_rows and batch.rows:
-                    self._watch_drops(sample, batch, evaluation.time_s)
 
     def _watch_time(self, seen: ApplicationEvaluation, batch: BatchSample, evaluation: Evaluation) -> None:
         now_s, batch_s = evaluation.time_s, _planned_s(seen, _usable_slots(seen, evaluation))

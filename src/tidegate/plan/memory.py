@@ -93,11 +93,9 @@ class MemoryWatch:
         if self.memory.seen:
             names = {sample.name for sample in evaluation.samples}
             self.memory.seen = {name: seen for name, seen in self.memory.seen.items() if name in names}
-        for sample in evaluation.samples:
-            for batch in sample.batches:
-                if batch.memory is not None:
-                    self._take_in(sample)
-                    break
+        for sample in [evaluation.samples[place] for place in evaluation.telling]:
+            if any(batch.memory is not None for batch in sample.batches):
+                self._take_in(sample)
 
     def _take_in(self, sample: ApplicationSample) -> None:
         pressure = self.memory.seen.setdefault(sample.name, Pressure())

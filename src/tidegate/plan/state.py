@@ -83,7 +83,8 @@ class StateMoves(Proposer):
                 self._follow(sample, there, evaluation.time_s)
 
     def propose(self, evaluation: Evaluation) -> Plan:
-        movable = [sample for sample in evaluation.samples if any(sample.state_places) and sample.running]
+        samples = [evaluation.samples[place] for place in evaluation.telling]
+        movable = [sample for sample in samples if any(sample.state_places) and sample.running]
         reasons, proposals = [], []
         slots = {one.id: one.slots for one in evaluation.pool.executors if not one.retiring}
         if slots != self._slots:

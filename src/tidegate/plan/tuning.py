@@ -84,7 +84,8 @@ class Tuning:
 def hot_partitions(evaluation: Evaluation) -> tuple[Advice, ...]:
     """Partitions that hold most of what waits for longer than the objective: more slots do not help them."""
     found = []
-    for place, sample in enumerate(evaluation.samples):
+    for place in evaluation.telling:
+        sample = evaluation.samples[place]
         if not sample.lags or not sample.partitions or sample.partitions < 2 or sample.arrival is None:
             continue
         waiting, oldest_s, worst = sample.arrival.waiting_rows or 0, sample.arrival.oldest_s, sample.lags[0]
