@@ -28,7 +28,7 @@ _SPENT = 0.5
 """Of the error budget: what bursts like the past ones may spend before a shrink; the rest is for surprises."""
 _FULL = 0.85
 """Busy share of a pool that follows the load."""
-_BURST = 4.0
+_BURST = 3.0
 """Before a load is known, a burst is imagined to be at most this many times as high."""
 
 
