@@ -151,3 +151,16 @@ def test_requests_to_the_world_cup_site_are_expected_an_hour_ahead() -> None:
             errors.append((said - came, counts[minute - 9 : minute + 1].mean() / 60 - came))
     ours, last = np.sqrt(np.mean(np.square(errors), axis=0))
     assert ours < 0.95 * last
+
+
+def test_recent_arrivals_are_told_oldest_first_and_none_of_strangers() -> None:
+    arrivals = ArrivalForecaster()
+    total = 0.0
+    for second in range(121):
+        arrivals.tell(float(second), ["orders"], [total])
+        total += 100.0 if second < 60 else 300.0
+    recent = arrivals.recent(0, 30.0)
+    assert recent == pytest.approx(np.full(6, 300.0), rel=1e-3)
+    assert arrivals.recent(0, 3600.0)[0] == pytest.approx(100.0, rel=1e-3)
+    assert len(arrivals.recent(0, 3600.0)) <= 24
+    assert not len(arrivals.recent(1, 30.0))

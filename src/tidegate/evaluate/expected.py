@@ -99,6 +99,10 @@ class Expected:
         """The path if somebody asked for it in this step; nothing is worked out for this."""
         return self._known.get(place)
 
+    def recent(self, place: int, lasts_s: float) -> Floats:
+        """Rows per second that have arrived, in steps of `FINE_S`, oldest first; empty where they are not known."""
+        return self._arrivals.recent(place, lasts_s)
+
     def prepare(self, places: list[int]) -> None:
         """Work these out together: one after the other would take many times as long."""
         missing = [place for place in places if place not in self._known]

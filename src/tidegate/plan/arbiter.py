@@ -99,15 +99,17 @@ class Arbiter:
             return (), ()
         kept: list[Proposal] = []
         reasons: list[Reason] = []
-        least = evaluation.executor_bounds[0]
         pool = self._pool.memory if self._pool is not None else PoolMemory()
+        # Bursts that are over before an executor has started cannot be waited for.
+        past = pool.hindsight.least
+        least = max(evaluation.executor_bounds[0], past.size if past is not None else 0)
         calm = len(pool.changed) < USUAL_CHANGES
         for proposal in proposals:
             action = proposal.action
-            if not isinstance(action, ScaleExecutors) or not max(evaluation.pool.requested, least) < action.target:
+            if not isinstance(action, ScaleExecutors) or action.target <= max(evaluation.pool.requested, least):
                 kept.append(proposal)
                 continue
-            now, reason = what_cannot_wait(proposal, evaluation, names, pool.startup_s, in_parts=calm)
+            now, reason = what_cannot_wait(proposal, evaluation, names, pool.startup_s, in_parts=calm, least=least)
             kept += [now] if now is not None else []
             reasons += [reason] if reason is not proposal.reason else []
         return tuple(kept), tuple(reasons)

@@ -32,19 +32,24 @@ _HARM = 0.1
 
 
 def what_cannot_wait(
-    growth: Proposal, evaluation: Evaluation, names: Iterable[str], startup_s: float, in_parts: bool = True
+    growth: Proposal,
+    evaluation: Evaluation,
+    names: Iterable[str],
+    startup_s: float,
+    in_parts: bool = True,
+    least: int = 0,
 ) -> tuple[Proposal | None, Reason]:
     """The part of a growth that is needed at once, with the reason why the rest can wait; all of it where it cannot.
 
     `names` are the applications that the growth is for; an executor takes `startup_s` to register. A pool that changes
-    often does not grow `in_parts`: all of it waits, or nothing.
+    often does not grow `in_parts`: all of it waits, or nothing. Up to the size `least` nothing waits.
     """
     assert isinstance(growth.action, ScaleExecutors)
     now, target = evaluation.pool.requested, growth.action.target
     sizes = range(now, target + 1)
     places = [evaluation.places[name] for name in names if name in evaluation.places]
     looked_into = [evaluation.of(place) for place in places if evaluation.usable[place]]
-    enough = now if looked_into else target
+    enough = max(now, min(least, target)) if looked_into else target
     for seen in looked_into:
         beyond = _beyond(seen, evaluation, sizes, startup_s)
         harmless = _HARM * float(evaluation.budgets.allowed[seen.place])

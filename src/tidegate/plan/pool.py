@@ -6,7 +6,8 @@ in executor-seconds, over a horizon of a few start-ups, averaged over the foreca
 `burn` is the share of the error budget that the current window will have spent: W is what the largest pool costs over
 the horizon, so that half a budget is worth any pool and a tenth of it is worth none. That uses the objective's slack:
 rows that queue and still make it cost nothing. Growing is done at once; shrinking waits until the smaller size has
-been enough for a while, the longer the less it saves: growing late costs the objective, shrinking late only money.
+been enough for a while, the longer the less it saves: growing late costs the objective, shrinking late only money. And
+it never goes below what the bursts of the last half hour would have needed (`hindsight`).
 """
 
 from __future__ import annotations
@@ -19,13 +20,17 @@ import numpy as np
 
 from tidegate.domain import Prediction, Proposal, Reason, ScaleExecutors
 from tidegate.evaluate.evaluation import ApplicationEvaluation, Evaluation
-from tidegate.evaluate.quality import USABLE, running_text
+from tidegate.evaluate.quality import USABLE
 from tidegate.evaluate.table import Flags, Floats
 from tidegate.model.rollout import Candidate, Outlook, rollout
 from tidegate.plan.demand import busy_slots, path_of, query_of, room_for
+from tidegate.plan.hindsight import UNMEASURED_STARTUP_S, Hindsight, look_back
+from tidegate.plan.outcomes import Outcomes
 from tidegate.plan.planner import Plan, Proposer
 from tidegate.plan.price import price_of_lateness
+from tidegate.plan.signature import alike, signature_of
 from tidegate.plan.watched import Watched
+from tidegate.plan.wording import account_of, executors, in_hindsight, long_batch, nothing_to_plan
 
 CALM_EVERY_S = 15.0
 """Between two looks while nobody leaves its band: forecasts and queues hardly differ after a few seconds then."""
@@ -59,34 +64,10 @@ _COMFORT = 0.8
 """Of an objective: what latencies may reach, at the forecast's upper edge, in a pool to shrink to. A size that only
 just holds would be given up again by chance."""
 _MOST_SIZES = 24
-_NOISE = 0.05
-"""A rollout is not repeated while everything that it depends on is within this share of what it was."""
 _FEW = 64
 """Applications up to which every one that presses is worth a look in every second."""
 _MOST_ROLLED_OUT, _ROLLED_OUT_OF_MANY = 8, 3
 """Applications whose sizes are rolled out in one step."""
-
-
-@dataclass(slots=True)
-class Outcomes:
-    """What each size leads to: one value per size."""
-
-    sizes: list[int]
-    cost: list[float]
-    late_share: dict[str, list[float]]
-    """By application: expected share of rows over the objective."""
-    p99_s: dict[str, list[float]]
-    horizon_s: float
-    peak: int = 0
-    """Executors that the highest expected load needs."""
-    comfortable: int = 0
-    """The smallest size that holds with room to spare."""
-
-    def at(self, size: int) -> int:
-        """Where this size stands, or the next one to it: of very many sizes only some are rolled out."""
-        if size in self.sizes:
-            return self.sizes.index(size)
-        return min(range(len(self.sizes)), key=lambda place: abs(self.sizes[place] - size))
 
 
 @dataclass(slots=True)
@@ -108,6 +89,9 @@ class PoolMemory:
     """When the number of executors asked for was seen to be another, in the last hour."""
     grown_s: float = -1e9
     """When it was last seen to grow."""
+    looked_back_s: float = -1e9
+    hindsight: Hindsight = field(default_factory=Hindsight)
+    """The size that recent bursts would have needed."""
 
 
 class PoolSize(Proposer):
@@ -137,8 +121,12 @@ class PoolSize(Proposer):
             return
         looked_into = _worth_a_look(evaluation, pressed)
         memory.looked_s = now_s
-        signature = _signature(evaluation, looked_into)
-        if memory.outcomes is None or not _alike(signature, memory.signature):
+        if now_s - memory.looked_back_s >= CALM_EVERY_S:
+            startup_s = memory.startup_s if memory.startups else UNMEASURED_STARTUP_S
+            memory.hindsight = look_back(evaluation, looked_into, startup_s, WARMUP_S)
+            memory.looked_back_s = now_s
+        signature = signature_of(evaluation, looked_into, WARMUP_S)
+        if memory.outcomes is None or not alike(signature, memory.signature):
             memory.outcomes, memory.signature = self._roll_out(evaluation, looked_into), signature
             self._rolled_out = len(looked_into)
         best = memory.outcomes.sizes[int(np.argmin(memory.outcomes.cost))]
@@ -153,12 +141,12 @@ class PoolSize(Proposer):
             return Plan((outside,), (outside.reason,), rolled_out=self._rolled_out)
         wanted = memory.watched.wanted
         if outcomes is None or wanted is None:
-            return Plan(reasons=(_nothing_to_plan(evaluation),))
+            return Plan(reasons=(nothing_to_plan(evaluation),))
         now = outcomes.sizes[outcomes.at(pool.requested)]
         places = [evaluation.places[name] for name in outcomes.late_share if name in evaluation.places]
         looked_into = [evaluation.of(place) for place in places if evaluation.usable[place]]
         if not looked_into:
-            return Plan(reasons=(_nothing_to_plan(evaluation),))
+            return Plan(reasons=(nothing_to_plan(evaluation),))
         size, reason = self._choose(evaluation, looked_into, now, wanted)
         predictions = tuple([_prediction(seen, evaluation, outcomes, size) for seen in looked_into])
         proposals = () if size == pool.requested else (Proposal(ScaleExecutors(size), reason),)
@@ -174,18 +162,22 @@ class PoolSize(Proposer):
     ) -> tuple[int, Reason]:
         outcomes = self.memory.outcomes
         assert outcomes is not None
-        account = _account(usable, outcomes, now, wanted, evaluation.pool.slots_per_executor)
-        account += _long_batch(usable, evaluation.time_s)
+        least, keep = self.memory.hindsight.least, self.memory.hindsight.keep
+        if least is not None and least.size > max(now, wanted):
+            size = min(least.size, evaluation.executor_bounds[1])
+            return size, Reason("grow-hindsight", f"{in_hindsight(least)}: growing from {now} to {executors(size)}")
+        account = account_of(usable, outcomes, now, wanted, evaluation.pool.slots_per_executor)
+        account += long_batch(usable, evaluation.time_s)
         if wanted > now:
             size = self._far_enough(evaluation, usable, wanted)
             more = f" ({wanted} are needed at once; the pool has changed {len(self.memory.changed)} times in an hour)"
-            text = f"growing from {now} to {_executors(size)}{more if size > wanted else ''}"
+            text = f"growing from {now} to {executors(size)}{more if size > wanted else ''}"
             return size, Reason("grow", f"{account}: {text}")
         if wanted == now:
             most = evaluation.executor_bounds[1]
             late = max(outcomes.late_share[seen.name][outcomes.at(now)] for seen in usable)
             if now == most and late > _HOPELESS:
-                return now, Reason("hold-short", f"{account}, and {_executors(most)} are all that is allowed")
+                return now, Reason("hold-short", f"{account}, and {executors(most)} are all that is allowed")
             return now, Reason("hold-fits", account)
         blind = np.flatnonzero(evaluation.planned & (evaluation.codes != USABLE))
         if len(blind):
@@ -204,9 +196,13 @@ class PoolSize(Proposer):
         if outcomes.peak > enough:
             enough = min(now, outcomes.peak)
             if enough == now:
-                text = f"{account}: a peak that needs {_executors(outcomes.peak)} is expected: not shrunk before it"
+                text = f"{account}: a peak that needs {executors(outcomes.peak)} is expected: not shrunk before it"
                 return now, Reason("hold-peak", text)
-        watched = f"{_executors(enough)} would have been enough for {self._watch_s(now, enough):.0f} s"
+        if keep is not None and keep.size > enough:
+            enough = min(now, keep.size)
+            if enough == now:
+                return now, Reason("hold-hindsight", f"{account}; {in_hindsight(keep)}: not shrunk")
+        watched = f"{executors(enough)} would have been enough for {self._watch_s(now, enough):.0f} s"
         text = f"{account}: {watched}, shrinking from {now}"
         return enough, Reason("shrink", text)
 
@@ -378,36 +374,6 @@ def _pressed(evaluation: Evaluation) -> Flags:
     return np.asarray(evaluation.usable & (behind | rising | slow))
 
 
-def _signature(evaluation: Evaluation, looked_into: list[ApplicationEvaluation]) -> list[float]:
-    """What a rollout depends on: the pool, its bounds, loads, costs, queues and forecasts."""
-    pool, now_s = evaluation.pool, evaluation.time_s
-    warm = sum(executor.since_s <= now_s - WARMUP_S for executor in pool.executors)
-    found = [float(pool.requested), float(pool.registered), float(warm), *map(float, evaluation.executor_bounds)]
-    for seen in looked_into:
-        workload, path, place = seen.workload, seen.path, seen.place
-        assert workload is not None
-        usual = workload.arrival_rows_per_s * (seen.sample.interval_s + workload.batch_s + 1.0)
-        found += [
-            workload.expected_rows_per_s,
-            workload.cost.row_s,
-            workload.cost.batch_s + workload.cost.overhead_s,
-            max(workload.pending_rows, usual),
-            float(seen.sample.admission_rows or 0),
-            100.0 + float(evaluation.budgets.late[place] / max(evaluation.budgets.rows[place], 1.0)),
-        ]
-        found += [] if path is None else [float(path.mean.max()), float(path.upper[:6].max())]
-    return found
-
-
-def _alike(signature: list[float], before: list[float]) -> bool:
-    """Is nothing off by more than noise?"""
-    if len(signature) != len(before):
-        return False
-    return all(
-        abs(now - then) <= _NOISE * max(abs(now), abs(then)) for now, then in zip(signature, before, strict=True)
-    )
-
-
 def _worth_a_look(evaluation: Evaluation, pressed: Flags) -> list[ApplicationEvaluation]:
     """All applications where they are few; otherwise those that press most, and the largest."""
     places = np.flatnonzero(evaluation.usable)
@@ -422,41 +388,6 @@ def _worth_a_look(evaluation: Evaluation, pressed: Flags) -> list[ApplicationEva
 def _limit_binds(seen: ApplicationEvaluation) -> bool:
     limit, workload = seen.sample.admission_rows, seen.workload
     return limit is not None and workload is not None and workload.pending_rows > 1.5 * limit
-
-
-def _account(
-    usable: list[ApplicationEvaluation], outcomes: Outcomes, now: int, wanted: int, slots_per_executor: int
-) -> str:
-    """The numbers that led to the size, of the application that has most to lose."""
-    at, then = outcomes.at(now), outcomes.at(wanted)
-    worst = max(usable, key=lambda seen: float(outcomes.late_share[seen.name][at]))
-    workload = worst.workload
-    assert workload is not None
-    text = (
-        f"{worst.name}: {workload.expected_rows_per_s:.0f} rows/s at {1e3 * workload.cost.row_s:.2f} ms keep "
-        f"{busy_slots(worst):.1f} of {now * slots_per_executor} slots busy, {workload.pending_rows:.0f} rows wait; "
-        f"{_share(outcomes.late_share[worst.name][at])} of the rows would exceed {worst.objective.latency_s:g} s"
-    )
-    if wanted != now:
-        text += f" with {_executors(now)}, {_share(outcomes.late_share[worst.name][then])} with {wanted}"
-    return text
-
-
-def _long_batch(usable: list[ApplicationEvaluation], now_s: float) -> str:
-    """The batch that has been running for longer than its objective, where there is one."""
-    for seen in usable:
-        batch = seen.sample.running_batch
-        if batch is not None and now_s - batch.started_s > seen.objective.latency_s:
-            return f"; {seen.name}: {running_text(batch, now_s)}"
-    return ""
-
-
-def _executors(count: int) -> str:
-    return "1 executor" if count == 1 else f"{count} executors"
-
-
-def _share(value: float) -> str:
-    return f"{100 * value:.1f} %" if value >= 0.0005 else "none"
 
 
 def _prediction(seen: ApplicationEvaluation, evaluation: Evaluation, outcomes: Outcomes, size: int) -> Prediction:
@@ -479,18 +410,7 @@ def _outside_bounds(evaluation: Evaluation) -> Proposal | None:
     size = least if now < least else most
     if now < least == evaluation.real_time_executors:
         slots = sum(sample.held_slots or 0 for sample in evaluation.samples)
-        text = f"real-time queries run {slots} tasks at once: going from {now} to {_executors(least)}"
+        text = f"real-time queries run {slots} tasks at once: going from {now} to {executors(least)}"
         return Proposal(ScaleExecutors(size), Reason("real-time", text))
-    text = f"{_executors(now)} requested, {least} to {most} allowed now: going to {size}"
+    text = f"{executors(now)} requested, {least} to {most} allowed now: going to {size}"
     return Proposal(ScaleExecutors(size), Reason("bounds", text))
-
-
-def _nothing_to_plan(evaluation: Evaluation) -> Reason:
-    for seen in evaluation.applications:
-        if seen.distrust is not None:
-            return seen.distrust
-    if not evaluation.pool.slots and evaluation.samples:
-        return Reason("hold-no-executors", "no executor is registered")
-    if evaluation.applications:
-        return Reason("hold-learning", "too few batches seen yet")
-    return Reason("hold-no-application", "no streaming query is running")

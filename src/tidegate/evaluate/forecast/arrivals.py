@@ -126,6 +126,14 @@ class ArrivalForecaster:
         trusted = np.where(share >= 0.5, fine_trusted, coarse_trusted)
         return ArrivalPaths(mixed[0], mixed[1], mixed[2], trusted)
 
+    def recent(self, application: int, lasts_s: float) -> Floats:
+        """Rows per second in the last fine buckets of the application at this place, oldest first; fewer where fewer
+        are known, none where it is not followed in fine buckets.
+        """
+        if application >= len(self._told):  # stand-ins that know the future are told nothing
+            return np.zeros(0)
+        return self._fine.recent(int(self._told[application]), round(lasts_s / FINE_S))
+
     def state(self) -> State:
         """All that is known, as arrays by name."""
         known: State = {

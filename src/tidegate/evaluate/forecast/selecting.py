@@ -283,6 +283,11 @@ class SelectingBank:
         floor = np.where(history.low >= 0.0, 0.0, -np.inf)[:, None]
         return np.maximum(ahead, floor), np.sqrt(self._part(_ARIMA, 2, rows).errors[1])
 
+    def recent(self, stream: int, count: int) -> Floats:
+        """The last samples of one stream that are remembered, oldest first; what stood in for missing ones included."""
+        history = self._part(HISTORY, 0, np.array([stream]))
+        return unrolled(self._tables["ring"], float(history.origin[0]), int(history.age[0]), stream)[-count:]
+
     def _rows(self, streams: ArrayLike | None) -> Ints:
         if streams is None:
             return np.arange(self._streams)

@@ -1,0 +1,38 @@
+"""What a rollout depends on: while none of it has changed by more than noise, the last one still holds."""
+
+from __future__ import annotations
+
+from tidegate.evaluate.evaluation import ApplicationEvaluation, Evaluation
+
+_NOISE = 0.05
+"""A rollout is not repeated while everything that it depends on is within this share of what it was."""
+
+
+def signature_of(evaluation: Evaluation, looked_into: list[ApplicationEvaluation], warmup_s: float) -> list[float]:
+    """What a rollout depends on: the pool, its bounds, loads, costs, queues and forecasts."""
+    pool, now_s = evaluation.pool, evaluation.time_s
+    warm = sum(executor.since_s <= now_s - warmup_s for executor in pool.executors)
+    found = [float(pool.requested), float(pool.registered), float(warm), *map(float, evaluation.executor_bounds)]
+    for seen in looked_into:
+        workload, path, place = seen.workload, seen.path, seen.place
+        assert workload is not None
+        usual = workload.arrival_rows_per_s * (seen.sample.interval_s + workload.batch_s + 1.0)
+        found += [
+            workload.expected_rows_per_s,
+            workload.cost.row_s,
+            workload.cost.batch_s + workload.cost.overhead_s,
+            max(workload.pending_rows, usual),
+            float(seen.sample.admission_rows or 0),
+            100.0 + float(evaluation.budgets.late[place] / max(evaluation.budgets.rows[place], 1.0)),
+        ]
+        found += [] if path is None else [float(path.mean.max()), float(path.upper[:6].max())]
+    return found
+
+
+def alike(signature: list[float], before: list[float]) -> bool:
+    """Is nothing off by more than noise?"""
+    if len(signature) != len(before):
+        return False
+    return all(
+        abs(now - then) <= _NOISE * max(abs(now), abs(then)) for now, then in zip(signature, before, strict=True)
+    )

@@ -1,0 +1,65 @@
+"""The reasons for a pool's size in words, with the numbers that led to it."""
+
+from __future__ import annotations
+
+from tidegate.domain import Reason
+from tidegate.evaluate.evaluation import ApplicationEvaluation, Evaluation
+from tidegate.evaluate.quality import running_text
+from tidegate.plan.demand import busy_slots
+from tidegate.plan.hindsight import Need
+from tidegate.plan.outcomes import Outcomes
+
+
+def account_of(
+    usable: list[ApplicationEvaluation], outcomes: Outcomes, now: int, wanted: int, slots_per_executor: int
+) -> str:
+    """The numbers that led to the size, of the application that has most to lose."""
+    at, then = outcomes.at(now), outcomes.at(wanted)
+    worst = max(usable, key=lambda seen: float(outcomes.late_share[seen.name][at]))
+    workload = worst.workload
+    assert workload is not None
+    text = (
+        f"{worst.name}: {workload.expected_rows_per_s:.0f} rows/s at {1e3 * workload.cost.row_s:.2f} ms keep "
+        f"{busy_slots(worst):.1f} of {now * slots_per_executor} slots busy, {workload.pending_rows:.0f} rows wait; "
+        f"{share(outcomes.late_share[worst.name][at])} of the rows would exceed {worst.objective.latency_s:g} s"
+    )
+    if wanted != now:
+        text += f" with {executors(now)}, {share(outcomes.late_share[worst.name][then])} with {wanted}"
+    return text
+
+
+def long_batch(usable: list[ApplicationEvaluation], now_s: float) -> str:
+    """The batch that has been running for longer than its objective, where there is one."""
+    for seen in usable:
+        batch = seen.sample.running_batch
+        if batch is not None and now_s - batch.started_s > seen.objective.latency_s:
+            return f"; {seen.name}: {running_text(batch, now_s)}"
+    return ""
+
+
+def executors(count: int) -> str:
+    return "1 executor" if count == 1 else f"{count} executors"
+
+
+def share(value: float) -> str:
+    return f"{100 * value:.1f} %" if value >= 0.0005 else "none"
+
+
+def nothing_to_plan(evaluation: Evaluation) -> Reason:
+    for seen in evaluation.applications:
+        if seen.distrust is not None:
+            return seen.distrust
+    if not evaluation.pool.slots and evaluation.samples:
+        return Reason("hold-no-executors", "no executor is registered")
+    if evaluation.applications:
+        return Reason("hold-learning", "too few batches seen yet")
+    return Reason("hold-no-application", "no streaming query is running")
+
+
+def in_hindsight(need: Need) -> str:
+    """
+    >>> in_hindsight(Need(4, "orders", late_share=0.042, known_s=1800.0))
+    'with 3 executors, 4.2 % of the rows of orders in the last 30 min would have been over its objective'
+    """
+    late = f"with {executors(need.size - 1)}, {share(need.late_share)} of the rows of {need.application}"
+    return f"{late} in the last {need.known_s / 60:.0f} min would have been over its objective"
