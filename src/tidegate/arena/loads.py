@@ -66,7 +66,7 @@ class Shape:
     divergence: float
     noise: float
     reach: float
-    """The highest value of the increasing load."""
+    """Scale of the increasing load: approximately its final value."""
 
 
 SHAPES = {

@@ -153,9 +153,7 @@ def cheapest(fluid: Fluid, cells: Cells | None = None) -> list[int] | None:
 
 
 def _one_per_cell(size: Ints, backlog: Floats, cost: Floats, late: Floats, cells: Cells) -> Ints:
-    """The cheapest label of every cell, without those dominated by a cheaper label with less backlog and fewer late
-    rows.
-    """
+    """The cheapest label of every cell, without those dominated in cost, backlog and late rows."""
     by_backlog = np.minimum(cells.backlog, (np.sqrt(backlog) * cells.backlog / 3).astype(np.int64))
     by_late = (late * cells.late).astype(np.int64)
     order = np.lexsort((late, cost, by_late, by_backlog, size))
@@ -205,9 +203,7 @@ class Search:
     replays: int = 0
 
     def requests(self, plan: Ints) -> list[tuple[float, int]]:
-        """The requests, with their times, that produce the sizes of the plan: growth is requested a start-up time
-        ahead.
-        """
+        """The requests that produce the sizes of the plan: growth is requested a start-up time ahead."""
         ahead = round(self.setting.startup_s / _GRAIN_S)
         padded = np.concatenate([plan, np.repeat(plan[-1:], ahead)])
         target = np.lib.stride_tricks.sliding_window_view(padded, ahead + 1).max(axis=1)

@@ -127,14 +127,11 @@ class Evaluation:
     codes: Ints
     """Quality of the metrics by application; `quality.USABLE` if they may be acted on."""
     planned: Flags
-    """False for applications that are only observed: those that the policy ignores, and those that end by themselves.
-    """
+    """False for applications that are only observed: the policy ignores them, or they end by themselves."""
     usable: Flags
     """Whether enough is known to plan for it."""
     telling: tuple[int, ...]
-    """Indices of applications that report more than sizes and times: lags, state, memory, dropped rows, a running
-    batch.
-    """
+    """Applications that report more than sizes and times: lags, state, memory, dropped rows, a running batch."""
     status: Status
     """Triggers, gates and other properties that rarely change, by application."""
     limits: Floats
@@ -195,9 +192,7 @@ class Evaluation:
 
     @cached_property
     def _busy_from(self) -> dict[float, float]:
-        """Busy slots of all applications of at least this weight. Cached, because every pool size is compared with
-        them.
-        """
+        """Busy slots of all applications of at least this weight. Cached: every pool size is compared with them."""
         return {}
 
     @cached_property

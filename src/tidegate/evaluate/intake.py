@@ -97,9 +97,7 @@ class Intake:
     """When the source last counted its rows; NaN if it does not."""
     arrived: Floats
     telling: tuple[int, ...]
-    """Indices of applications that report more than sizes and times: lags, state, memory, dropped rows, a running
-    batch.
-    """
+    """Applications that report more than sizes and times: lags, state, memory, dropped rows, a running batch."""
     under_way: UnderWay | None
     """None if no batch is seen to run and no source reports waiting rows."""
     rounds: tuple[Batches, ...]
@@ -305,9 +303,7 @@ def _round(rows: Ints, samples: list[BatchSample], cells: Floats) -> Batches:
 
 
 def _news(samples: tuple[ApplicationSample, ...]) -> Floats:
-    """Whether a batch runs, the last report, and the count of arrivals with its time: one row per field, NaN for
-    unknown.
-    """
+    """Whether a batch runs, the last report, and the timed count of arrivals. One row per field; NaN if unknown."""
     try:
         cells = b"".join(
             [

@@ -12,7 +12,7 @@ from tidegate.model.curves import FAR_S, Curves, Floats
 _TICK = 1e-9
 _MOST_STEPS = 2000
 _JUMPS = 5
-"""A jump covers at most this fraction (1/n) of the horizon."""
+"""A jump covers at most one part in this many of the horizon."""
 _LEAST_JUMP = 2.0
 _CLOSE = 0.005
 """Tolerated error of a batch time at the end of a jump, relative to the batch time; doubled, because of m²/2."""

@@ -9,7 +9,8 @@ The queue is a fluid. If A(t) is the work that has arrived, c(t) the slots, and 
     Q(t) = X(t) − min over s ≤ t of X(s)
 
 and rows that arrived at t are done when A − Q has reached A(t). The rows of a batch commit together, after the previous
-batch, so a row takes up to twice as long as in a fluid. It is over the objective if the fluid takes half of that.
+batch, so a row takes up to twice as long as in a fluid. A row is over the objective if the fluid takes more than half
+of the objective.
 """
 
 from __future__ import annotations

@@ -33,8 +33,7 @@ _STEADY_PATH = 0.02
 """Arrivals that differ by less count as equal when several batches are predicted at once."""
 _STEADY_SLOTS = 0.01
 _STRETCHES = 32
-"""Steps of a walk are split until there are this many pieces, because a few long batches hold rows of very uneven ages.
-"""
+"""Steps of a walk are split into this many pieces, because long batches hold rows of very uneven ages."""
 
 
 def _no_rows() -> Floats:
@@ -279,9 +278,7 @@ def _ages(query: Query, walked: Walk, arrived: Curves, interval_s: Floats) -> tu
 
 
 def _left_over(walked: Walk, arrived: Curves, total: Floats, horizon_s: float) -> tuple[Floats, Floats]:
-    """Rows still to be done at the end of the horizon, and the age of the oldest. A running batch counts by its
-    remainder.
-    """
+    """Rows left at the end of the horizon, and the age of the oldest. A running batch counts by its remainder."""
     span_s = np.maximum(walked.last_commit_s - walked.start_s, 1e-9)
     done = np.clip((horizon_s - walked.start_s) / span_s, 0.0, 1.0)
     finished = np.einsum("kn,kn->n", done, walked.end_row - walked.first_row)

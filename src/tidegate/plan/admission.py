@@ -1,7 +1,7 @@
 """Limits the batch size of sources that accept a limit: one long batch would hide a growing backlog and delay changes.
 
-A query that falls behind reads larger and larger batches, and all rows of a batch wait until it ends. The limit allows
-batches that take part of the objective, but are long enough to amortise a batch's fixed cost. It never turns away rows
+A query that falls behind reads larger and larger batches, and all rows of a batch wait until it ends. The limit keeps
+batches within part of the objective, and no longer than it takes to amortise their fixed cost. It never turns away rows
 that the pool could process: small batches say little about the cost of large ones, so whatever was processed in time is
 allowed again, and twice as much if it was quick. A query whose cost is unknown starts with a small limit, which grows
 with every quick batch (like TCP's slow start), so the first batch after an outage is limited too. The limit is lifted
@@ -24,7 +24,7 @@ from tidegate.plan.demand import room_for, warm_slots
 from tidegate.plan.planner import NOTHING, Plan, Proposer
 
 FIRST_ROWS = 10_000
-"""Rows in the first batch of an unknown query."""
+"""Maximum rows in the first batch of an unknown query."""
 _BATCH_SHARE = 0.4
 """Share of the objective that a batch may take. The rest is for waiting."""
 _AMORTISED = 10.0
@@ -55,8 +55,7 @@ class AdmissionMemory:
     proven: dict[str, tuple[float, int]] = field(default_factory=dict)
     """Time and rows of a batch that finished in time. The rows are doubled if it took less than half of the time."""
     usual_drops: dict[str, float] = field(default_factory=dict)
-    """Share of rows dropped behind the watermark while no limit binds: a running mean over batches with dropped rows.
-    """
+    """Usual share of rows dropped behind the watermark without a binding limit: a mean over batches with drops."""
     harmed_s: dict[str, float] = field(default_factory=dict)
     """When rows were last dropped because of a limit."""
 
@@ -76,7 +75,7 @@ class Admission(Proposer):
                 if batch.dropped_rows and batch.rows:
                     self._watch_drops(evaluation.samples[place], batch, evaluation.time_s)
         if len(evaluation.policy.classes) > 1:
-            return  # batches of known queries are not limited here
+            return  # what batches have proven is not used then
         usable = evaluation.usable.tolist()
         for place, sample in enumerate(evaluation.samples):
             limit = sample.admission_rows
@@ -159,7 +158,7 @@ def _bound(seen: ApplicationEvaluation, evaluation: Evaluation, proven: int) -> 
 
 
 def _planned_s(seen: ApplicationEvaluation, usable: int) -> float:
-    """How long a batch of a known query may take: long enough to amortise its fixed cost."""
+    """How long a batch of a known query may take: until its fixed cost is amortised, within part of the objective."""
     assert seen.workload is not None
     cost = seen.workload.cost
     return _batch_s(seen, _AMORTISED * (cost.overhead_s + cost.batch_s / usable))

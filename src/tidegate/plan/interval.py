@@ -1,5 +1,4 @@
-"""The batch interval: longer where the fixed cost of batches takes slots that others need, shorter where latency
-counts.
+"""The batch interval: longer where the fixed cost of batches takes needed slots, shorter where latency counts.
 
 Whatever its size, a batch costs `a` slot-seconds and `o` seconds of the driver. At an interval I, `a/I` slots and `o/I`
 of the driver are spent on this fixed cost (`model/microbatch.py`). A longer interval saves some of it, but rows wait
@@ -141,7 +140,8 @@ class BatchInterval(Proposer):
 def _may_save(seen: ApplicationEvaluation, evaluation: Evaluation, now_s: float) -> bool:
     """Could twice the interval be worth it? The costs alone usually rule it out, and then no rollout is needed.
 
-    A rollout starts at most one batch per interval. Halving the driver's threshold allows for an error of one batch.
+    A rollout starts at most one batch per interval. Halving the driver's threshold allows for the error of a jump
+    (`model/batchwalk.py`).
     """
     assert seen.workload is not None
     cost = seen.workload.cost

@@ -34,9 +34,7 @@ _MOST_ADVISED = 8
 _HOT = 1.5
 """A partition is hot if it holds more than this multiple of its fair share of the waiting rows."""
 _MARGIN = 0.95
-"""Share of the slots to plan with: costs and arrivals vary by a few per cent, and near saturation latency rises
-steeply.
-"""
+"""Share of the slots to plan with: costs and arrivals vary, and near saturation latency rises steeply."""
 
 
 @dataclass(slots=True)
@@ -245,9 +243,7 @@ def _send_less(outlook: Outlook) -> Advice:
 
 
 def _against_the_model(outlook: Outlook) -> tuple[Advice, ...]:
-    """The objective is missed although the model says there are enough slots. Only the measured latency can be
-    reported.
-    """
+    """Missed although the model says there are enough slots. Only the measured latency can be reported."""
     seen_s = outlook.workload.latency_p99_s
     if seen_s is None or seen_s <= outlook.objective.latency_s:
         return ()

@@ -35,9 +35,7 @@ class SimOperator:
     hot_share: float = 0.0
     """Share of its rows with the same key, which meet in one task. The others spread evenly."""
     works_at_once: int | None = None
-    """Maximum number of tasks that can make progress at once, for example because of a lock. The others hold their
-    slots and wait.
-    """
+    """Maximum number of tasks that can make progress at once, for example because of a lock. The others wait."""
     task_overhead_s: float = 0.0
     """Slot-seconds that a task costs in addition to its rows."""
     cpu_share: float = 1.0

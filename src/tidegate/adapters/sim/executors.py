@@ -92,8 +92,7 @@ class Executors:
     def request(
         self, target: int, in_batch: Iterable[str], startup_s: float | None = None, holding: Collection[str] = ()
     ) -> None:
-        """Change the pool to `target` executors: first keep retiring ones, then start new ones; cancel the youngest
-        first.
+        """Change the pool to `target` executors: keep retiring ones first, then start new ones; cancel the youngest.
 
         Executors that are `holding` state wait until they are released.
         """

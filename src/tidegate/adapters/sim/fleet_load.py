@@ -24,9 +24,7 @@ def regional_shares(seconds: int, regions: int, wander: float, noon_s: float = 5
 
 
 def per_second(per_minute: Sequence[float] | Floats, top_rows_per_s: float) -> Floats:
-    """Rows per second, interpolated between minute means and scaled so that 0.5 % of the minutes exceed
-    `top_rows_per_s`.
-    """
+    """Rows per second between minute means, scaled so that 0.5 % of the minutes exceed `top_rows_per_s`."""
     minutes = np.asarray(per_minute, dtype=np.float64)
     scaled = minutes * top_rows_per_s / np.quantile(minutes, 0.995)
     rates: Floats = np.interp(np.arange(60 * len(minutes)), 60 * np.arange(len(minutes)) + 30, scaled)

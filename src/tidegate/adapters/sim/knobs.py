@@ -41,9 +41,7 @@ class Knobs:
         self._emptying = Emptying()
 
     def converge(self, targets: Targets) -> Receipt:
-        """A receipt for every target that was acted on, is in progress or was refused; none for targets already
-        reached.
-        """
+        """A receipt for every target that was acted on, is in progress or was refused; none for the others."""
         receipts = [receipt for action in targets.actions() if (receipt := self._turn(action)) is not None]
         for name, places in targets.state.items():
             receipts += self._place_state(name, dict(places))

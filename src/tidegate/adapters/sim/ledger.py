@@ -90,9 +90,7 @@ class Ledger:
         return self._latencies
 
     def late_rows(self, bound_s: float, now_s: float) -> int:
-        """Rows acknowledged more than `bound_s` after arrival, or still waiting for longer than that. Exact, row by
-        row.
-        """
+        """Rows acknowledged more than `bound_s` after arrival, or waiting for longer than that. Exact, row by row."""
         late = 0
         for commit in self.commits:
             on_time_from = self.rows_arrived(commit.time_s - bound_s)

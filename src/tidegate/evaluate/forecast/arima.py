@@ -28,9 +28,7 @@ _OTHER_WORLD = 1e10
 _NOTHING = 1e-200
 """Energy below this is rounding error."""
 _MARGIN = 0.1
-"""How far a path may leave the range seen so far, as a share of that range. Online coefficients can be temporarily
-unstable.
-"""
+"""How far a path may leave the range seen so far, as a share of it: online coefficients can be unstable."""
 _INVERTIBLE = 0.98
 """Upper bound of Σ|θ|: beyond 1 errors could amplify themselves."""
 _MEMORY = 0.995

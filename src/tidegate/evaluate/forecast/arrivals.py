@@ -132,7 +132,7 @@ class ArrivalForecaster:
 
         There are fewer if fewer are known, and none if it has no fine buckets.
         """
-        if application >= len(self._told):  # test doubles that know the future receive no totals
+        if application >= len(self._told):  # substitutes that know the future receive no totals
             return np.zeros(0)
         return self._fine.recent(int(self._told[application]), round(lasts_s / FINE_S))
 

@@ -33,8 +33,7 @@ def calibrate(
     state: Floats, value: Floats, mean: Floats, lower: Floats, upper: Floats, unit: Floats, alpha: float, ahead: int,
     outcomes: Floats,
 ) -> None:  # fmt: skip
-    """Learn (in `state`, columns × streams) from the outcomes of intervals issued `ahead` samples ago in units of
-    `unit`.
+    """Learn (in `state`, columns × streams) from intervals issued `ahead` samples ago in units of `unit`.
 
     Misses are counted against the bounds as issued. Their share then differs from its target by at most log(last ÷
     first quantile) ÷ (samples × step), whatever happens. Far ahead, misses come in long runs, so steps are smaller

@@ -76,9 +76,7 @@ def walk(
     bank: Forecaster | None = None,
     told: Callable[[int], object] = lambda row: None,
 ) -> Walk:
-    """Show the rows one by one to a bank of one stream (by default the selecting one). `told` is called with the
-    progress.
-    """
+    """Show the rows one by one to a bank of one stream (by default the selecting one). `told` gets the progress."""
     bank = bank or SelectingBank(1, horizon, seasons=seasons, history=HISTORY)
     said = np.empty((3, len(values)))
     trusted = np.zeros(len(values), dtype=np.bool_)

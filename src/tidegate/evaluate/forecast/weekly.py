@@ -53,9 +53,7 @@ WEEK = Layout(
 
 
 def count(week: Week, end_s: Floats, length_s: float, rate: Floats) -> Ints:
-    """Add the rates of buckets that ended at `end_s`. Returns the indices of the streams for which a new hour has
-    begun.
-    """
+    """Add the rates of buckets that ended at `end_s`. Returns the streams for which a new hour has begun."""
     hour = np.floor((end_s - 0.5 * length_s) / HOUR_S)
     turned = np.flatnonzero((hour != week.hour) & ~np.isnan(week.hour))
     if len(turned):

@@ -32,8 +32,7 @@ class ClassesMemory:
     """Everything the proposer remembers, as plain values."""
 
     backlogs: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """`(time_s, rows)` of applications with a backlog. It falls slowly, because pending rows swing with every trigger.
-    """
+    """`(time_s, rows)` of applications with a backlog. It falls slowly: pending rows swing with every trigger."""
     spent: list[Spent] = field(default_factory=list)
     shares: dict[str, float] = field(default_factory=dict)
     """Shares in force, as far as confirmed."""

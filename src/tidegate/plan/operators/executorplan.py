@@ -51,9 +51,7 @@ def wanted_executors(
 
 
 def _hemmed_in(finding: Finding, slots: int) -> bool:
-    """Does its worst operator have fewer tasks than slots, with no slot free for more? Otherwise the pool proposer
-    decides.
-    """
+    """Does its worst operator have fewer tasks than slots, with no slot free for more? If not, the pool decides."""
     tasks = next(known.parallelism for known in finding.metrics.operators if known.name == finding.worst.operator)
     return finding.memory.stuck is not None and tasks < slots
 

@@ -120,8 +120,7 @@ def schedule_instances(wanted: Sequence[Wanted], places: Sequence[Place], now: A
 Operator = tuple[str, str]
 """Application and operator."""
 Seats = list[Place | None]
-"""The slots of an operator's tasks; None if a task has no slot yet. Schedules share these lists, so never change one.
-"""
+"""The slots of an operator's tasks; None for a task without one. Schedules share these lists: never change one."""
 
 
 class Schedule(dict[Instance, Place]):

@@ -152,9 +152,7 @@ class Operators(Proposer):
         return reasons + self._compare_migration(seen.name, memory, evaluation)
 
     def _go_back(self, seen: ApplicationEvaluation, memory: ApplicationMemory, due: Reversal) -> None:
-        """Request the previous parallelism. This is repeated at every step, because guards may hold it back for a
-        while.
-        """
+        """Request the previous parallelism, again at every step, because guards may hold it back for a while."""
         metrics = self._metrics(seen, memory)
         if metrics is None:
             return
