@@ -31,7 +31,7 @@ class State(NamedTuple):
 
     # the network
     application: Ints  # t
-    links_from: Ints  # t + 1: links first[t] … first[t + 1] - 1 lead to task t
+    links_from: Ints  # t + 1: links links_from[t] … links_from[t + 1] - 1 lead to task t
     out_from: Ints  # t + 1: the same into out_link
     out_link: Ints  # every internal link, by the task it leaves
     link_task: Ints  # l: where it leads
