@@ -1,1 +1,1 @@
-"""The arena: autoscalers from papers and products against Tidegate, on one plant, under loads that nobody tuned for."""
+"""The arena: autoscalers from papers and products against Tidegate, on one plant, under loads none was tuned for."""

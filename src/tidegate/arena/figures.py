@@ -1,4 +1,4 @@
-"""The picture of a tournament: cost against late rows."""
+"""Plots a tournament: cost against SLO violations."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tidegate.arena.judge import ORACLE, STATIC, TIDEGATE
 from tidegate.arena.tournament import BEST, Tournament
 
 _LEAST = 1e-4
-"""Shares below this are drawn here: the axis is logarithmic."""
+"""Smaller shares are drawn here, because the axis is logarithmic."""
 
 
 def draw_pareto(tournament: Tournament) -> Figure:
-    """Mean cost against the mean share of late rows: the lower left corner is where to be."""
+    """Mean cost against the mean share of rows over the objective. The lower left corner is best."""
     figure, axis = plt.subplots(figsize=(8.5, 5.2), constrained_layout=True)
     for rival, summary in tournament.summary.items():
         cost = summary.cost_vs_static

@@ -1,8 +1,8 @@
-"""Judges runs: does it hold, what does it cost, and how well does the size follow the need.
+"""Judges runs: does a rival hold the objective, what does it cost, and how well does the size follow the need?
 
-Elasticity after SPEC's Research Group (Herbst et al., 2016): accuracy is the area between the need and the pool, in
-executors on the average, under- and over-provisioned apart; the time share is how long it was so; instability is how
-much of the time the pool moves when the need does not, or the other way.
+Elasticity follows SPEC's Research Group (Herbst et al., 2016). Accuracy is the area between need and pool, in executors
+on average, separately for under- and over-provisioning. The time share is how long either lasted. Instability is the
+share of time in which the pool moves and the need does not, or the reverse.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SAMPLE_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Elasticity:
-    """Executors on the average, and shares of the time."""
+    """Executors on average, and shares of the time."""
 
     under: float
     over: float
@@ -34,7 +34,7 @@ class Elasticity:
 
 
 def elasticity(run: Run, load: ArenaLoad, setting: Setting) -> Elasticity:
-    """The need is what would carry the present rate for ever."""
+    """The need is the pool that could sustain the current rate indefinitely."""
     times_s = np.arange(0.0, run.duration_s, _SAMPLE_S)
     rates = load.rates(setting.peak_rows_per_s)
     at = np.minimum(len(rates) - 1, (times_s / load.played_step_s).astype(np.int64))
@@ -73,7 +73,7 @@ def holds(run: Run, setting: Setting) -> bool:
 
 
 def summarise(runs: Sequence[Run], setting: Setting) -> dict[str, Summary]:
-    """By rival, in the order of the runs; costs are ratios to the same load and seed, then averaged."""
+    """By rival, in the order of the runs. Costs are ratios to the same load and seed, then averaged."""
     known = {(run.rival, run.load, run.seed): run for run in runs}
     found = {}
     for rival in dict.fromkeys(run.rival for run in runs):
@@ -100,7 +100,7 @@ def _mean_ratio(runs: Sequence[Run], against: str, known: dict[tuple[str, str, i
 
 
 def best_of(runs: Sequence[Run], setting: Setting) -> Run:
-    """The cheapest that holds; where none does, the one with the fewest late rows."""
+    """The cheapest run that holds the objective. If none does, the one with the fewest rows over the objective."""
     holding = [run for run in runs if holds(run, setting)]
     if holding:
         return min(holding, key=lambda run: run.executor_seconds)

@@ -1,7 +1,7 @@
 """The loads: those of the field's own comparison, and a week with a daily rhythm. Recorded ones: `arena/recorded.py`.
 
-The first six are those of the "espa" comparison of autoscalers (DEBS 2024): 140 minutes, one value a minute. Whatever
-the unit, a load is scaled so that its largest value needs the executors that the setting says.
+The first six are from the "espa" comparison of autoscalers (DEBS 2024): 140 minutes, one value per minute. Whatever the
+unit, a load is scaled so that its largest value needs the setting's number of executors.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DAY_MINUTES = 1440
 
 @dataclass(frozen=True)
 class ArenaLoad:
-    """Values in some unit, each held for `step_s` recorded seconds, played `compress` times as fast.
+    """Values in any unit, each held for `step_s` recorded seconds, played `compress` times as fast.
 
     >>> load = ArenaLoad("two", np.array([1.0, 4.0]), step_s=60.0, compress=2.0)
     >>> load.duration_s, load.profile(peak_rows_per_s=100.0).rates
@@ -60,13 +60,13 @@ class ArenaLoad:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the comparison gives for a query, in events per second."""
+    """The comparison's parameters for a query, in events per second."""
 
     mean: float
     divergence: float
     noise: float
     reach: float
-    """How far the increasing load may go."""
+    """Scale of the increasing load: approximately its final value."""
 
 
 SHAPES = {
@@ -74,7 +74,7 @@ SHAPES = {
     "q3": Shape(50_000, 25_000, 10_000, 75_000),
     "q11": Shape(30_000, 15_000, 10_000, 150_000),
 }
-"""Queries that the comparison does not have take those of query 1."""
+"""Queries that are not in the comparison use the parameters of query 1."""
 _WALK_STEP = 10_000
 _SPIKE_CHANCE = 0.05
 
@@ -121,7 +121,7 @@ def _convergence(shape: Shape, random: np.random.Generator) -> Floats:
 
 
 def _week(shape: Shape, random: np.random.Generator) -> Floats:
-    """Seven days: quiet nights, a long morning, a peak in the evening, weekends lower and later; restless minutes."""
+    """Seven days: quiet nights, a long morning, an evening peak, lower and later weekends, and noise by the minute."""
     minutes = np.arange(7 * _DAY_MINUTES)
     hour = (minutes % _DAY_MINUTES) / 60
     weekend = minutes // _DAY_MINUTES >= 5
@@ -145,11 +145,11 @@ _MADE: dict[str, Callable[[Shape, np.random.Generator], Floats]] = {
 }
 MADE = tuple(_MADE)
 FIELD = MADE[:6]
-"""Those of the comparison."""
+"""The loads of the comparison."""
 
 
 def made(name: str, query: str = "q1", seed: int = 0, compress: float = 1.0) -> ArenaLoad:
-    """One of the loads that are made up; the seed decides about its noise.
+    """A synthetic load. The seed determines its noise.
 
     >>> load = made("cosine", seed=3)
     >>> load.duration_s, bool(0 <= load.values.min() < load.values.max() < 260_000)
@@ -163,6 +163,6 @@ def made(name: str, query: str = "q1", seed: int = 0, compress: float = 1.0) -> 
 
 
 def part_of(load: ArenaLoad, first_s: float, lasts_s: float, name: str) -> ArenaLoad:
-    """A stretch of a recorded load, in recorded seconds."""
+    """A part of a recorded load, in recorded seconds."""
     first, count = round(first_s / load.step_s), round(lasts_s / load.step_s)
     return replace(load, name=name, values=load.values[first : first + count])

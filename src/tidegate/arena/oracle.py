@@ -1,19 +1,19 @@
-"""The oracle knows the whole future: the cheapest sequence of sizes that keeps the objective.
+"""The oracle knows the whole future: it finds the cheapest sequence of sizes that holds the objective.
 
-A dynamic programme over time steps of one warm-up each. In a step the pool has n executors; those that are new work at
-the speed of a warm-up. A label is (size, rows served, executor-seconds, late rows). Rows are served first in, first
-out, so one label is never worse than another with the same size if it has served more, cost less and was late
-less often:
+A dynamic programme over time steps of one warm-up each. In a step the pool has n executors; new ones work at warm-up
+speed. A label is (size, rows served, executor-seconds, late rows), where late means over the objective. Rows are served
+first in, first out. So a label dominates another of the same size if it has served more, cost less and has fewer late
+rows:
 
     served(t + δ) = min(A(t + δ), served(t) + capacity · δ)         A: rows that have arrived
     late         += rows served in (t, t + δ] that arrived before t + δ − D
 
-The start-up time costs an oracle nothing but foresight: it asks that much earlier, and cannot before the beginning.
-With `cells = None` all labels that nothing dominates are kept and the result is exact, which a test proves by
-enumeration. On long loads one label, the cheapest, is kept per cell of backlog and late rows.
+Start-up time costs an oracle only foresight: it requests executors that much earlier, but not before the beginning.
+With `cells = None` all labels that are not dominated are kept and the result is exact, which a test proves by
+enumeration. On long loads only the cheapest label is kept per cell of backlog and late rows.
 
-The programme sees a fluid; the plant has batches. So its plans are polished on the plant itself (`arena/replay.py`):
-changes are moved and sizes lowered as long as the objective holds and the run gets cheaper.
+The programme models a fluid, but the plant has batches. So its plans are refined on the plant itself
+(`arena/replay.py`): changes are moved and sizes lowered as long as the objective holds and the run gets cheaper.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 _PARTS = 8
-"""Sub-steps of a step, in which the capacity stays and the queue is followed."""
+"""Sub-steps of a step, with constant capacity, in which the queue is tracked."""
 _GUESSES = ((0.96, 5.0), (0.95, 5.0), (0.94, 5.0), (0.92, 4.0), (0.9, 3.0), (0.85, 2.0))
-"""How busy executors can be, and how long rows may queue in the fluid, so that the batches of the plant still hold."""
+"""Utilisation of executors, and queueing time in the fluid, with which the plant's batches may still hold."""
 _BAND = 3
-"""On long loads, sizes this far around those that carry the load of the minutes around are looked at."""
+"""On long loads, only sizes this close to the need of the surrounding minutes are considered."""
 _GRAIN_S = 5.0
 _MOST_REPLAYS = 2500
 
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """How finely labels are told apart on long loads."""
+    """How finely labels are distinguished on long loads."""
 
     backlog: int = 12
     late: int = 24
@@ -54,7 +54,7 @@ class Fluid:
     """The model in which the programme is exact."""
 
     arrived: Floats
-    """Rows that have arrived at the end of each sub-step, `parts` for every step."""
+    """Rows that have arrived by the end of each sub-step, `parts` per step."""
     overdue: Floats
     """Rows that arrived more than the allowed time before the end of each sub-step."""
     step_s: float
@@ -65,7 +65,7 @@ class Fluid:
     """Rows."""
     cold_speed: float = 0.5
     fixed_steps: int = 0
-    """In the first steps the pool cannot grow: what is asked for then comes later."""
+    """In the first steps the pool cannot grow: executors requested then arrive later."""
     parts: int = _PARTS
 
     @property
@@ -73,7 +73,7 @@ class Fluid:
         return len(self.arrived) // self.parts
 
     def step(self, k: int, before: Ints, size: Ints, served: Floats) -> tuple[Floats, Floats]:
-        """Rows served by the end of step k, and the late ones among those served in it; for many labels at once."""
+        """Rows served by the end of step k, and those served late in it, for many labels at once."""
         warm = np.minimum(before, size)
         capacity = (warm + self.cold_speed * (size - warm)) * self.executor_rows_per_s * self.step_s / self.parts
         late = np.zeros(len(served))
@@ -84,7 +84,7 @@ class Fluid:
         return served, late
 
     def worth_a_look(self, k: int) -> tuple[int, int]:
-        """Sizes from a little below the least to a little above the most that the steps around this one need."""
+        """Sizes from slightly below the smallest to slightly above the largest need of the surrounding steps."""
         first, last = max(0, k - 3), min(self.steps, k + 4)
         ends = np.concatenate([[0.0], self.arrived])[first * self.parts : last * self.parts + 1 : self.parts]
         need = np.diff(ends) / (self.executor_rows_per_s * self.step_s)
@@ -95,7 +95,7 @@ class Fluid:
         )
 
     def left_over(self, served: Floats) -> Floats:
-        """Rows that are late and still wait at the end."""
+        """Late rows that still wait at the end."""
         return np.asarray(np.maximum(0.0, self.overdue[-1] - served))
 
     def grade(self, plan: list[int]) -> tuple[float, float]:
@@ -109,7 +109,7 @@ class Fluid:
 
 
 def cheapest(fluid: Fluid, cells: Cells | None = None) -> list[int] | None:
-    """The cheapest sequence of sizes with at most the allowed late rows; None where there is none."""
+    """The cheapest sequence of sizes with at most the allowed late rows, or None."""
     size = np.array([fluid.start], dtype=np.int64)
     served, cost, late = np.zeros(1), np.zeros(1), np.zeros(1)
     history: list[tuple[Ints, Ints]] = []
@@ -127,7 +127,7 @@ def cheapest(fluid: Fluid, cells: Cells | None = None) -> list[int] | None:
             parent, to = parent[possible], to[possible]
         now_served, more = fluid.step(k, size[parent], to, served[parent])
         now_late, now_cost = late[parent] + more, cost[parent] + to * fluid.step_s
-        # what is overdue already will be late whenever it is served
+        # rows that are already overdue will be late whenever they are served
         bound = now_late + np.maximum(0.0, fluid.overdue[(k + 1) * fluid.parts - 1] - now_served)
         kept = np.flatnonzero(bound <= fluid.allowed_late + 1e-6)
         if not len(kept):
@@ -153,7 +153,7 @@ def cheapest(fluid: Fluid, cells: Cells | None = None) -> list[int] | None:
 
 
 def _one_per_cell(size: Ints, backlog: Floats, cost: Floats, late: Floats, cells: Cells) -> Ints:
-    """The cheapest label of every cell, then without those that a cheaper label of less backlog and lateness beats."""
+    """The cheapest label of every cell, without those dominated in cost, backlog and late rows."""
     by_backlog = np.minimum(cells.backlog, (np.sqrt(backlog) * cells.backlog / 3).astype(np.int64))
     by_late = (late * cells.late).astype(np.int64)
     order = np.lexsort((late, cost, by_late, by_backlog, size))
@@ -175,7 +175,7 @@ def _undominated(size: Ints, backlog: Floats, cost: Floats, late: Floats) -> Int
 
 
 def fluid_of(setting: Setting, replay: Replay, start: int, wait_s: float, busy: float) -> Fluid:
-    """The fluid for a load on a plant, where rows may queue for `wait_s`."""
+    """The fluid for a load on a plant, in which rows may queue for `wait_s`."""
     step_s = min(60.0, max(10.0, setting.warmup_s))
     steps = int(replay.end_s // step_s)
     ends_s = (np.arange(steps * _PARTS) + 1) * step_s / _PARTS
@@ -195,7 +195,7 @@ def fluid_of(setting: Setting, replay: Replay, start: int, wait_s: float, busy: 
 
 @dataclass
 class Search:
-    """Polishes a plan on the plant. A plan is the number of registered executors in every grain of time."""
+    """Refines a plan on the plant. A plan is the number of registered executors in every grain of time."""
 
     setting: Setting
     replay: Replay
@@ -203,7 +203,7 @@ class Search:
     replays: int = 0
 
     def requests(self, plan: Ints) -> list[tuple[float, int]]:
-        """What to ask for, and when, so that the sizes of the plan are there: growth a start-up time ahead."""
+        """The requests that produce the sizes of the plan: growth is requested a start-up time ahead."""
         ahead = round(self.setting.startup_s / _GRAIN_S)
         padded = np.concatenate([plan, np.repeat(plan[-1:], ahead)])
         target = np.lib.stride_tricks.sliding_window_view(padded, ahead + 1).max(axis=1)
@@ -221,7 +221,7 @@ class Search:
         return late <= self.setting.allowed_late, spent_s
 
     def polish(self, plan: Ints, most: int) -> tuple[Ints, float]:
-        """Lower and shift, in ever smaller pieces, while that helps."""
+        """Lower and shift sizes, in smaller and smaller pieces, while that helps."""
         holds, best_s = self.grade(plan)
         if not holds:
             return plan, np.inf
@@ -241,14 +241,14 @@ class Search:
 
 
 def _stretches(plan: Ints, grains: int) -> list[tuple[int, int]]:
-    """Where less may do: right after a growth, right before a shrink, and anywhere."""
+    """Stretches where fewer executors may be enough: right after a growth, right before a shrink, and anywhere."""
     jumps = np.flatnonzero(np.diff(plan)) + 1
     around = [(at, at + grains) if plan[at] > plan[at - 1] else (at - grains, at) for at in jumps.tolist()]
     return [*around, *((at, at + grains) for at in range(0, len(plan), grains))]
 
 
 def _lowered(plan: Ints, first: int, end: int) -> Ints:
-    """With one executor fewer than the most of the stretch."""
+    """With one executor fewer than the maximum of the stretch."""
     changed, part = plan.copy(), slice(max(0, first), end)
     if len(changed[part]):
         changed[part] = np.minimum(changed[part], max(1, int(changed[part].max()) - 1))
@@ -256,7 +256,7 @@ def _lowered(plan: Ints, first: int, end: int) -> Ints:
 
 
 def play_oracle(setting: Setting, load: ArenaLoad, most_replays: int = _MOST_REPLAYS) -> Run | None:
-    """The best sequence that was found, graded by the simulator; None where even the largest pool is late."""
+    """The best sequence found, graded by the simulator; None if even the largest pool misses the objective."""
     start = start_size(setting, load)
     replay = Replay.of(setting, load)
     search = Search(setting, replay, start)
@@ -268,7 +268,7 @@ def play_oracle(setting: Setting, load: ArenaLoad, most_replays: int = _MOST_REP
 
 
 def _first_that_holds(search: Search) -> Ints | None:
-    """The programme's plan for the boldest guess about the plant that turns out to hold there."""
+    """The programme's plan for the boldest guess about the plant that holds there."""
     for busy, wait_s in _GUESSES:
         fluid = fluid_of(search.setting, search.replay, search.start, wait_s, busy)
         found = cheapest(fluid, Cells())

@@ -1,4 +1,4 @@
-"""A tournament on one page: cost against lateness, tables, every run over time, and why Tidegate changed the pool."""
+"""A tournament on one page: cost against SLO violations, tables, every run over time, and Tidegate's reasons."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tidegate.view.report import write_report
 
 _MOST_CHANGES = 60
 _LEAST = 1e-4
-"""Shares below this are drawn here: the axis is logarithmic."""
+"""Smaller shares are drawn here, because the axis is logarithmic."""
 _OURS: dict[str, Colour] = {TIDEGATE: "blue", ORACLE: "green", STATIC: "grey"}
 _OTHERS: tuple[Colour, ...] = ("orange", "pink", "yellow", "sky")
 
 
 def write_page(tournament: Tournament, folder: Path) -> Path:
-    """`arena.html`, `pareto.png`, and `arena.json` with everything that `--json` prints."""
+    """Writes `arena.html`, `pareto.png`, and `arena.json` with everything that `--json` prints."""
     folder.mkdir(parents=True, exist_ok=True)
     draw_pareto(tournament).savefig(folder / "pareto.png", dpi=120)
     document = tournament.to_dict()
@@ -120,7 +120,7 @@ def _load(tournament: Tournament, name: str, seed: int) -> Iterator[Lines | Text
 
 
 def _charts(runs: Sequence[Run], objective_s: float) -> Iterator[Lines]:
-    """Executors and the longest wait; a click on a name in the legend shows the rivals that are hidden at first."""
+    """Executors and the longest wait. Most rivals are hidden at first; a click on a name in the legend shows them."""
     drawn = [(run, run.timeline) for run in runs if run.timeline is not None]
     if not drawn:
         return

@@ -1,4 +1,4 @@
-"""One run: a load, a plant, and somebody who steers it, or nobody."""
+"""One run: a load, a plant, and a controller, or none."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tidegate.load import Timeline as Arrivals
 _BUCKETS = 280
 """Points of a timeline."""
 _MOST_WAITING = 4096
-"""Rows that still wait at the end enter the distribution by this many of them."""
+"""Rows that still wait at the end enter the distribution as at most this many samples."""
 _LONGEST_BACK_OFF_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The pool was asked to have another size."""
+    """A request to change the size of the pool."""
 
     time_s: float
     executors: int
@@ -39,14 +39,14 @@ class Timeline:
     time_s: list[float]
     rows_per_s: list[float]
     executors: list[float]
-    """Registered, on the average of a bucket."""
+    """Registered executors, averaged over a bucket."""
     latency_s: list[float]
-    """Of the row that waited longest, by the time of its commit."""
+    """Latency of the row that waited longest, by the time of its commit."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """What became of one run."""
+    """The outcome of one run."""
 
     rival: str
     load: str
@@ -57,27 +57,27 @@ class Run:
     changes: int
     duration_s: float
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Where they are not the defaults."""
+    """Settings that differ from the defaults."""
     journal: tuple[Change, ...] = ()
     failed: tuple[tuple[float, str], ...] = ()
-    """Steps of the controller that ended in an error."""
+    """Controller steps that ended in an error."""
     sizes: tuple[tuple[float, int], ...] = ()
     """Registered executors, from these times on."""
     timeline: Timeline | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """What `--json` prints; the page has the rest."""
+        """What `--json` prints. The page has the rest."""
         names = ("rival", "load", "seed", "late", "executor_seconds", "p99_s", "changes")
         return {name: getattr(self, name) for name in names}
 
 
 def start_size(setting: Setting, load: ArenaLoad) -> int:
-    """Everybody begins with what the first value of the load needs."""
+    """Every run starts with the executors that the first value of the load needs."""
     return setting.executors_for(float(load.rates(setting.peak_rows_per_s)[0]))
 
 
 class Stage:
-    """A plant with a load, watched while it runs."""
+    """A plant with a load, observed while it runs."""
 
     def __init__(self, setting: Setting, load: ArenaLoad, executors: int) -> None:
         self.setting, self.load = setting, load
@@ -101,7 +101,7 @@ class Stage:
             self.sizes.append((self.cluster.now_s, there))
 
     def spread_state(self) -> Targets:
-        """State on all executors alike, as Spark deals it out when it does not wait for locality."""
+        """Spread the state evenly over all executors, as Spark does when it does not wait for locality."""
         ids = self.cluster.executors.ids
         if not self.setting.model.stateful or ids == self._spread_over or not ids:
             return Targets()
@@ -110,7 +110,7 @@ class Stage:
         return Targets(state={APPLICATION: {number: ids[number % len(ids)] for number in range(tasks)}})
 
     def run(self, rival: str, settings: Mapping[str, Any] | None = None) -> Run:
-        """The run as it stands now, which is its end."""
+        """The run up to now. Called at its end."""
         (gate,) = self.cluster.gates
         now_s, bound_s = self.cluster.now_s, self.setting.objective_s
         arrived = gate.rows_arrived(now_s)
@@ -163,10 +163,10 @@ class Stage:
 
 
 def play_rival(setting: Setting, load: ArenaLoad, rival: Rival, settings: Mapping[str, Any] | None = None) -> Run:
-    """The rival is asked when it wants to decide, and no sooner."""
+    """The rival decides once per period."""
     stage = Stage(setting, load, start_size(setting, load))
     cluster, bounds = stage.cluster, (1, setting.max_executors)
-    period_s = min(rival.period_s, 15.0)  # what happens to the pool is noted at least so often
+    period_s = min(rival.period_s, 15.0)  # changes of the pool are recorded at least this often
     time_s, targets = 0.0, Targets()
     while time_s <= load.duration_s:
         cluster.advance_to(time_s)
@@ -186,7 +186,7 @@ def play_rival(setting: Setting, load: ArenaLoad, rival: Rival, settings: Mappin
 
 
 def play_tidegate(setting: Setting, load: ArenaLoad, name: str = "tidegate") -> Run:
-    """The product's own controller with its default policy: only the objective and the bounds are given."""
+    """The product's controller with its default policy: only the objective and the bounds are set."""
     stage = Stage(setting, load, start_size(setting, load))
     cluster, policy = stage.cluster, setting.policy()
     controller = Controller(policy)
@@ -198,7 +198,7 @@ def play_tidegate(setting: Setting, load: ArenaLoad, name: str = "tidegate") -> 
         time_s += policy.interval_s
         try:
             decision = controller.step(observation)
-        except Exception as error:  # as the product's own loop: it is noted, and the next step comes later
+        except Exception as error:  # like the product's loop: the error is recorded, and the next step runs later
             failures += 1
             stage.failed.append((cluster.now_s, f"{type(error).__name__}: {error}"))
             time_s += min(policy.interval_s * 2.0**failures, _LONGEST_BACK_OFF_S) - policy.interval_s
@@ -214,7 +214,7 @@ def play_tidegate(setting: Setting, load: ArenaLoad, name: str = "tidegate") -> 
 
 
 def play_sizes(setting: Setting, load: ArenaLoad, asked: Iterable[tuple[float, int]], start: int, name: str) -> Run:
-    """A pool whose size follows a list of requests; nobody looks."""
+    """A pool whose size follows a list of requests, without a controller."""
     stage = Stage(setting, load, start)
     for time_s, executors in asked:
         _walk(stage, min(time_s, load.duration_s))
@@ -226,7 +226,7 @@ def play_sizes(setting: Setting, load: ArenaLoad, asked: Iterable[tuple[float, i
 
 
 def _walk(stage: Stage, until_s: float) -> None:
-    """On to this time, with a look whenever an executor may have come or gone."""
+    """Advance to this time, recording the pool whenever an executor may have come or gone."""
     cluster = stage.cluster
     stage.look()
     while cluster.now_s < until_s - 1e-9:

@@ -1,4 +1,4 @@
-"""What is played when nobody says otherwise: loads, seeds, and by how much time is compressed."""
+"""The default programme: loads, seeds, and time compression."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidegate.arena.recorded import recorded_load
 from tidegate.experiments.recorded import recorded
 
 WEEK_COMPRESS = 12.0
-"""A day in two hours: a week at full length would take longer than everything else together."""
+"""A day in two hours: an uncompressed week would take longer than everything else together."""
 QUICK_COMPRESS = 60.0
 QUICK_LOADS = ("cosine", "random-walk", "spikes")
 _DAY_S = 86_400.0
@@ -23,7 +23,7 @@ _RECORDED_WEEKS = (
 
 
 def default_loads(query: str, seeds: int, compress: float | None, quick: bool) -> list[ArenaLoad]:
-    """The field's loads with several seeds, and weeks; recorded weeks where their data is there."""
+    """The field's loads with several seeds, and weeks. Recorded weeks are included if their data is available."""
     whole, weeks = compress or 1.0, compress or (QUICK_COMPRESS if quick else WEEK_COMPRESS)
     names = QUICK_LOADS if quick else FIELD
     loads = [made(name, query, seed, whole) for name in names for seed in range(1, seeds + 1)]
@@ -45,7 +45,7 @@ def recorded_weeks(compress: float) -> list[ArenaLoad]:
 def given_loads(
     specs: Sequence[str], query: str, seeds: int, compress: float | None, step_s: float | None
 ) -> list[ArenaLoad]:
-    """Loads by name, once per seed, and CSV files; a file is played with each seed of the plant's noise too."""
+    """Loads by name, once per seed, and CSV files. A file is also played with each seed of the plant's noise."""
     loads = []
     taken: set[str] = set()
     for spec in dict.fromkeys(specs):

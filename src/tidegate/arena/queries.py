@@ -1,7 +1,7 @@
-"""The queries as the plant sees them: stages, what a row costs in each, what a batch costs beside its rows.
+"""The queries as the plant sees them: stages, the cost of a row in each, and the fixed cost of a batch.
 
-The shapes are those of Nexmark's queries on Spark: one stage where rows are only mapped or filtered, a second one
-behind an exchange where keys meet in state.
+The shapes are those of Nexmark's queries on Spark: one stage if rows are only mapped or filtered, and a second one
+behind an exchange if keys meet in state.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tidegate.load import LoadProfile
 
 @dataclass(frozen=True, slots=True)
 class QueryStage:
-    """Slot-seconds for a row that enters the stage, and rows that leave it for each that enters."""
+    """Slot-seconds per row that enters the stage, and rows that leave it per row that enters."""
 
     name: str
     cost_s_per_row: float
@@ -36,7 +36,7 @@ class Query:
 
     @property
     def row_s(self) -> float:
-        """Slot-seconds for a row of the source, in all stages."""
+        """Slot-seconds per source row, in all stages."""
         total_s, share = 0.0, 1.0
         for stage in self.stages:
             total_s += share * stage.cost_s_per_row
@@ -48,7 +48,7 @@ class Query:
         return any(stage.stateful for stage in self.stages)
 
     def application(self, name: str, load: LoadProfile, interval_s: float, tasks: int) -> SimApplication:
-        """As it runs in the simulator: its source has a live admission limit, and it is never restarted."""
+        """The query in the simulator: its source accepts a live admission limit, and it is never restarted."""
         operators = tuple(
             SimOperator(
                 stage.name,

@@ -1,8 +1,8 @@
 """Recorded loads from CSV files: a count per row, or a row per event.
 
-An arena needs a load without holes, so it is more lenient than a scenario: rows are put in the order of their times,
-rows of the same time are averaged, and gaps and empty cells are bridged with the last value. What cannot be a load is
-refused in one line: no such column, text, negative or no values.
+The arena needs a load without gaps, so it is more lenient than a scenario: rows are sorted by time, rows of the same
+time are averaged, and gaps and empty cells are filled with the last value. Invalid input is refused in one line: a
+missing column, text, negative values or no values.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ Floats = npt.NDArray[np.float64]
 
 _TIME_COLUMNS = ("timestamp", "time", "period", "date", "datetime")
 _EVENT_STEP_S = 10.0
-"""Events are counted in steps of this length where nobody says otherwise."""
+"""Default step for counting events."""
 _REGULAR = 0.5
-"""Share of distances that have to be near the usual one; otherwise a row is an event and not a count over a time."""
+"""Share of distances that must be near the usual one. Otherwise a row is an event, not a count over a time."""
 _MOST_STEPS = 5_000_000
 
 
 def recorded_load(spec: str, step_s: float | None = None, compress: float = 1.0, name: str | None = None) -> ArenaLoad:
-    """`FILE[:column]`: by default the first column that holds no times.
+    """`FILE[:column]`: by default the first column without times.
 
-    A row with a timestamp counts until the next one; `step_s` overrides that. Where rows come at irregular times they
-    are events, and their values are summed up over `step_s`.
+    A row with a timestamp counts until the next one; `step_s` overrides that. If rows come at irregular times they are
+    events, and their values are summed over `step_s`.
     """
     if step_s is not None and not 0 < step_s < math.inf:
         raise InvalidInput(f"load {spec}: a step takes more than 0 seconds, not {step_s}")
@@ -65,7 +65,7 @@ def recorded_load(spec: str, step_s: float | None = None, compress: float = 1.0,
 
 
 def _usual_step_s(stamps: Floats) -> float | None:
-    """The distance of most rows; None where there is none, because every row is an event."""
+    """The distance of most rows; None if there is none, because every row is an event."""
     distances = np.diff(stamps)
     usual_s = float(np.median(distances[distances > 0]))
     near = np.abs(distances - usual_s) <= 0.05 * usual_s
@@ -97,7 +97,7 @@ def _check_length(path: Path, steps: int) -> None:
 
 
 def _bridged(values: Floats) -> Floats:
-    """A value that is not known is the last one before it, at the beginning the first one."""
+    """Replace an unknown value by the last known one before it, or at the beginning by the first one."""
     known = np.flatnonzero(~np.isnan(values))
     last = np.maximum(np.searchsorted(known, np.arange(len(values)), side="right") - 1, 0)
     return np.asarray(values[known[last]])
@@ -150,7 +150,7 @@ def _seconds(path: Path, line: int, column: str, text: str | None) -> float:
 
 
 def _microseconds(text: str) -> str:
-    """ISO time with no more than six digits behind the point, and an offset in place of Z: older Pythons insist."""
+    """ISO time with at most six fractional digits, and an offset instead of Z, as older Python versions require."""
     head, point, rest = text.replace("Z", "+00:00").partition(".")
     digits = len(rest) - len(rest.lstrip("0123456789"))
     return head if not point else f"{head}.{rest[: min(digits, 6)].ljust(6, '0')}{rest[digits:]}"

@@ -1,8 +1,8 @@
-"""The plant again as one compiled loop, for pools whose size follows a list: a whole run in a few milliseconds.
+"""The plant as one compiled loop, for pools whose size follows a list: a whole run in a few milliseconds.
 
-It follows the simulator's rules for a query without state, draw for draw: triggers, overhead, work on the slots that
-are there, executors that start, warm up and retire between batches. A test holds it against the simulator. Searching
-for the best sequence of sizes takes thousands of runs; whatever is found is graded by the simulator itself.
+It follows the simulator's rules for a stateless query, random draw for random draw: triggers, overhead, work on the
+available slots, and executors that start, warm up and retire between batches. A test compares it with the simulator.
+Searching for the best sequence of sizes takes thousands of runs. The result is graded by the simulator itself.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _COLD_S = 2.0
 
 @dataclass(frozen=True)
 class Replay:
-    """A load on a plant, ready to be run with any sequence of sizes."""
+    """A load on a plant, ready to run with any sequence of sizes."""
 
     setting: Setting
     cumulative: Floats
@@ -50,7 +50,7 @@ class Replay:
         return _rows_by(self.cumulative, self.end_s)
 
     def run(self, asked: Sequence[tuple[float, int]], start: int) -> tuple[float, float]:
-        """Share of late rows and executor-seconds, when the pool is asked for these sizes at these times."""
+        """Share of rows over the objective, and executor-seconds, if these sizes are requested at these times."""
         times_s = np.array([time_s for time_s, _ in asked], dtype=np.float64)
         sizes = np.array([size for _, size in asked], dtype=np.int64)
         setting = self.setting
@@ -105,7 +105,7 @@ def _run(
                 retiring[members] = False
                 members += 1
                 wanted += 1
-            i = members - 1  # members are in the order of their registration: the youngest go first
+            i = members - 1  # members are in order of registration: the youngest go first
             while wanted > target:
                 if not retiring[i]:
                     wanted -= 1

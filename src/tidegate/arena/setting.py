@@ -1,4 +1,4 @@
-"""What every run of the arena has in common: the objective, how executors start, and the query that runs on them."""
+"""What all runs of the arena share: the objective, how executors start, and the query that runs on them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tidegate.load import LoadProfile
 
 APPLICATION = "query"
 PEAK_BUSY = 0.9
-"""How busy the peak keeps the executors that it is said to need: one executor fewer could not carry it."""
+"""Utilisation of the peak's executors at the peak: one executor fewer could not sustain it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """The plant and the promise; the same for every rival.
+    """The plant and the objective, the same for every rival.
 
     >>> setting = Setting(peak_executors=8)
     >>> setting.max_executors, round(setting.peak_rows_per_s * setting.row_s / setting.slots_per_executor, 6)
@@ -48,7 +48,7 @@ class Setting:
 
     @property
     def max_executors(self) -> int:
-        """Twice what the peak needs: there is room to clear a backlog."""
+        """Twice what the peak needs, to leave room for clearing a backlog."""
         return 2 * self.peak_executors
 
     @property
@@ -57,7 +57,7 @@ class Setting:
 
     @property
     def row_s(self) -> float:
-        """Slot-seconds that a row of the source costs in all stages."""
+        """Slot-seconds per source row, in all stages."""
         return self.model.row_s
 
     @property
@@ -65,7 +65,7 @@ class Setting:
         return PEAK_BUSY * self.peak_executors * self.slots_per_executor / self.row_s
 
     def executors_for(self, rows_per_s: float) -> int:
-        """The smallest pool that can carry this rate for ever."""
+        """The smallest pool that can sustain this rate indefinitely."""
         busy = rows_per_s * self.row_s / self.slots_per_executor
         return min(self.max_executors, max(1, math.ceil(busy / _MOST_BUSY - 1e-9)))
 
@@ -87,7 +87,7 @@ class Setting:
         )
 
     def policy(self) -> Policy:
-        """All that Tidegate is told: the objective and the bounds."""
+        """Everything that Tidegate is told: the objective and the bounds."""
         return Policy.model_validate(
             {
                 "objective": {"latency_s": self.objective_s, "percentile": 1 - self.allowed_late},

@@ -1,4 +1,4 @@
-"""The tables of a tournament, in 80 columns: rivals over all runs, and who won each load."""
+"""The tables of a tournament, in 80 columns: rivals over all runs, and the winner of each load."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def summary_table(tournament: Tournament) -> Table:
 
 
 def ranked(tournament: Tournament) -> list[tuple[str, Summary]]:
-    """Those that hold most often first, then the cheapest."""
+    """Rivals that hold most often first, then the cheapest."""
     return sorted(
         tournament.summary.items(),
         key=lambda item: (-item[1].holds / item[1].runs, item[1].cost_vs_static or 0.0),
@@ -34,7 +34,7 @@ def ranked(tournament: Tournament) -> list[tuple[str, Summary]]:
 
 
 def winners_table(tournament: Tournament) -> Table:
-    """Per load: the cheapest rival that holds, static and oracle apart, beside Tidegate."""
+    """Per load: the cheapest rival that holds, except static and oracle, next to Tidegate."""
     table = Table("load", "seed", "static", "oracle", "tidegate", "late", "cheapest rival that holds", box=None)
     for load in tournament.loads:
         runs = {run.rival: run for run in tournament.runs if (run.load, run.seed) == (load.name, load.seed)}

@@ -1,4 +1,4 @@
-"""Everybody against everybody's load: the tasks of a tournament, played in parallel over the cores."""
+"""The tasks of a tournament, every rival on every load, played in parallel on all cores."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tidegate.arena.setting import Setting
 from tidegate.domain import InvalidInput
 
 BEST = "+"
-"""Ends the name of a rival with its best setting per load."""
+"""Suffix of a rival's name for its best setting per load."""
 EVERYBODY = (STATIC, ORACLE, TIDEGATE, *RIVALS)
 Told = Callable[[int, int, str], None]
-"""Hears of progress: done, total, what was finished."""
+"""Progress callback: done, total, what was finished."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """One rival on one load, with all the settings that are tried."""
+    """One rival on one load, with all the settings to try."""
 
     setting: Setting
     load: ArenaLoad
@@ -50,14 +50,14 @@ class Task:
 
     @property
     def weight(self) -> float:
-        """Roughly how long it takes: the longest tasks go first."""
+        """Approximate run time: the longest tasks go first."""
         settings = len(RIVALS[self.rival].settings) if self.grid and self.rival in RIVALS else 1
         return self.load.duration_s * {TIDEGATE: 30.0, ORACLE: 15.0, STATIC: 4.0}.get(self.rival, 1.5 * settings)
 
 
 @dataclass(frozen=True)
 class Tournament:
-    """Its runs, in the order of loads and rivals."""
+    """The runs, in the order of loads and rivals."""
 
     setting: Setting
     loads: tuple[ArenaLoad, ...]
@@ -68,7 +68,7 @@ class Tournament:
         return summarise(self.runs, self.setting)
 
     def to_dict(self) -> dict[str, object]:
-        """What `--json` prints. `compress` is one number where all loads share it, else one for each load."""
+        """What `--json` prints. `compress` is one number if all loads share it, otherwise one per load."""
         compress = {load.name: load.compress for load in self.loads}
         every = set(compress.values())
         return {
@@ -84,7 +84,7 @@ class Tournament:
 
 
 def smallest_static(setting: Setting, load: ArenaLoad) -> Run:
-    """The smallest pool that holds without being steered; the largest allowed where none does."""
+    """The smallest constant pool that holds; the largest allowed if none does."""
     least, most = 1, setting.max_executors
     found = play_sizes(setting, load, [], most, STATIC)
     while least < most:
@@ -98,7 +98,7 @@ def smallest_static(setting: Setting, load: ArenaLoad) -> Run:
 
 
 def chosen(names: Sequence[str] | None) -> tuple[str, ...]:
-    """The rivals by name; static-holds and the oracle take part in any case, because costs are measured by them."""
+    """The rivals by name. static-holds and the oracle are always included, because costs are relative to them."""
     for name in names or ():
         if name not in EVERYBODY:
             raise InvalidInput(f"there is no rival {name!r}; there are {', '.join(EVERYBODY)}")
@@ -114,7 +114,7 @@ def hold_tournament(
     cores: int | None = None,
     told: Told = lambda done, total, what: None,
 ) -> Tournament:
-    """Play everything; a run takes the same course however many cores there are."""
+    """Play all tasks. The result of a run does not depend on the number of cores."""
     if setting.model.stateful and ORACLE in rivals:
         rivals = [rival for rival in rivals if rival != ORACLE]
     tasks = [Task(setting, load, rival, grid) for load in loads for rival in rivals]

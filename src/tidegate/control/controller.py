@@ -1,4 +1,4 @@
-"""The controller: one pure step from what is seen to what is decided. No clock, no I/O, no randomness."""
+"""The controller: one pure step from observation to decision. No clock, no I/O, no randomness."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from tidegate.plan.planner import Plan, Planner, Proposer
 from tidegate.plan.tuning import Tuning
 
 MOST_ASSESSED = 64
-"""Applications whose assessment goes into a decision; with more, only of those for which something was worked out."""
+"""Maximum number of assessments in a decision. With more applications, only those that were examined are assessed."""
 
 
 class Controller:
-    """Steps from observation to decision. Its whole state is `knowledge`, which can be saved and given to another.
+    """Steps from observation to decision. Its whole state is `knowledge`, which can be saved and given to another one.
 
-    The same observations and receipts give the same decisions, on any machine. `planner` replaces arbiter and guards;
-    `proposers` are those that the arbiter asks, all of them where they are left out; `guards` are asked last.
+    The same observations and receipts give the same decisions on any machine. `planner` replaces arbiter and guards.
+    `proposers` are those that the arbiter asks, by default all of them. `guards` are asked last.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Controller:
         self._arbiter = Arbiter(self.knowledge.parts, proposers) if planner is None else None
         self._planner: Planner = planner or self._arbiter  # type: ignore[assignment]
         self._watcher = self._planner if isinstance(self._planner, Arbiter | Proposer) else None
-        """The planner, where it remembers what it sees."""
+        """The planner, if it has a memory."""
         self._tuning = Tuning(self.knowledge.parts)
         self._memory = MemoryWatch(self.knowledge.parts)
         self._watchful = tuple(guards)
@@ -58,7 +58,7 @@ class Controller:
         self._evaluation: Evaluation | None = None
 
     def step(self, observation: Observation) -> Decision:
-        """Evaluate, plan, guard, and say what would do where nothing can be done."""
+        """Evaluate, plan and guard. If nothing can be done, say what would help."""
         memory = self.knowledge.guards
         watch(memory, observation.time_s, observation.pool, self.policy)
         if observation.fleet is not None:
@@ -71,7 +71,7 @@ class Controller:
             one.watch(evaluation)
         plan = self._planner.plan(evaluation)
         context = self._context = self._guard_context(evaluation, plan)
-        # A planner that was plugged in decides for itself: it is compared with, not corrected.
+        # A plugged-in planner decides for itself: it is compared with Tidegate, not corrected.
         actions, held = guard(plan.proposals, context, self._guards) if self._arbiter else (_actions(plan), ())
         reasons = tuple(dict.fromkeys(plan.reasons + tuple(proposal.reason for proposal in plan.proposals)))
         self._tuning.watch(evaluation, actions, held)
@@ -93,7 +93,7 @@ class Controller:
         )
 
     def learn(self, decision: Decision, receipt: Receipt) -> None:
-        """Take in what the world answered. What it refused is not asked for again."""
+        """Learn the world's answers. Refused actions are not requested again."""
         knowledge = self.knowledge
         answers = {answer.action: answer.outcome for answer in receipt.actions}
         refused = [action for action, outcome in answers.items() if outcome in {Outcome.REFUSED, Outcome.FAILED}]
@@ -112,15 +112,15 @@ class Controller:
             one.learn(decision, receipt)
         if decision.actions and self._evaluation is not None:
             predictions.expect(knowledge.outstanding, decision, self._evaluation, knowledge.evaluation.table)
-        self._evaluation = None  # thousands of samples are let go here, not in the middle of the next step
+        self._evaluation = None  # thousands of samples are released here, not in the middle of the next step
 
     def take_policy(self, policy: Policy) -> None:
-        """Go on under another policy; what was learned stays."""
+        """Continue under another policy. What was learned stays."""
         self.policy = policy
         self.evaluator = Evaluator(policy, self.knowledge.evaluation)
 
     def forget_targets(self) -> None:
-        """Everything was turned back: nothing is asked of the world any more."""
+        """Everything was restored, so nothing is requested any more."""
         self.knowledge.targets = Targets()
 
     def _guard_context(self, evaluation: Evaluation, plan: Plan) -> GuardContext:
@@ -154,7 +154,7 @@ def _readings(evaluation: Evaluation) -> tuple[QosReading, ...]:
 
 
 def _assessments(evaluation: Evaluation, plan: Plan) -> tuple[Assessment, ...]:
-    """What is believed of the applications: of all where there are few, otherwise of those that were looked into."""
+    """What is believed about the applications: about all if there are few, otherwise about those that were examined."""
     if len(evaluation.samples) <= MOST_ASSESSED:
         looked_into = evaluation.applications
     else:
@@ -190,7 +190,7 @@ def _assessments(evaluation: Evaluation, plan: Plan) -> tuple[Assessment, ...]:
 
 
 def _edges(seen: ApplicationEvaluation) -> tuple[float | None, float | None]:
-    """What the forecast gives as the least and the most for the next minute, where it was worked out in this step."""
+    """The forecast's lower and upper edge for the next minute, if it was computed in this step."""
     path = seen.expected.known(seen.place)
     if path is None:
         return None, None

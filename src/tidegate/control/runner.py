@@ -1,4 +1,4 @@
-"""The only loop. Simulation and production differ in the cluster and the clock that are handed to it."""
+"""The only control loop. Simulation and production differ in the cluster and the clock passed to it."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ logger = logging.getLogger("tidegate")
 
 KNOWLEDGE, POLICY = "knowledge", "policy"
 MOST_FAILURES = 10
-"""Steps in a row that may fail before control gives up."""
+"""Consecutive failed steps after which control ends."""
 _LONGEST_BACK_OFF_S = 60.0
 _SAVE_EVERY_STEPS = 60
-"""Knowledge is also saved after every step that acts: a kill loses no more than a minute of watching."""
+"""Knowledge is also saved after every step that acts. A kill loses at most a minute of observations."""
 _REPORT_EVERY_STEPS = 300
 
 
 class Runner:
     """Observe, decide, converge, learn, journal; again every interval.
 
-    The mode is enforced in `tick` and nowhere else: `off` watches, `recommend` decides, `apply` acts. A step that fails
-    is journalled and the next one runs, later each time; only when `MOST_FAILURES` fail in a row does control end.
-    However it ends, whatever was turned is turned back.
+    The mode is enforced only in `tick`: `off` observes, `recommend` decides, `apply` acts. A failed step is journalled,
+    and the next one runs after a growing delay. Control ends only after `MOST_FAILURES` failures in a row. However it
+    ends, every knob is restored.
     """
 
     def __init__(
@@ -51,17 +51,17 @@ class Runner:
         self._store = store
         self._reload = reload
         self.steering = steering or Steering()
-        """What people ask for while control runs."""
+        """Users' requests while control runs."""
         self._turned = False
         self._by_hand = False
         self._save_policy(controller.policy)
         self.steps = 0
         self.last: Entry | None = None
-        """The newest step, for those who look on."""
+        """The newest step, for observers."""
         self.overhead = Overhead(controller.policy.interval_s)
 
     def tick(self) -> Decision | None:
-        """One turn of the loop; None where the mode is `off`."""
+        """One iteration of the loop. None if the mode is `off`."""
         self._take_new_policy()
         self._take_requests()
         began_s = self._clock.monotonic_s()
@@ -76,7 +76,7 @@ class Runner:
             self._turned = True
             receipt = self._cluster.converge(self.controller.knowledge.targets.after(decision.actions))
             self.controller.learn(decision, receipt)
-        elif decision is not None and self._by_hand:  # what was applied by hand may still be under way
+        elif decision is not None and self._by_hand:  # what was applied by hand may still be in progress
             self._cluster.converge(self.controller.knowledge.targets)
         self._journal.record(observation, decision, receipt)
         for judgement in decision.judged if decision is not None else ():
@@ -84,7 +84,7 @@ class Runner:
         self.last = Entry(observation.time_s, observation, decision, receipt)
         self.steps += 1
         if self.steps % _REPORT_EVERY_STEPS == 0:
-            if self.overhead.observing_s:  # simulated time stands still meanwhile
+            if self.overhead.observing_s:  # simulated time does not advance meanwhile
                 self._journal.note(observation.time_s, "measuring-overhead", str(self.overhead))
             self.overhead = Overhead(self.controller.policy.interval_s)
         if decision is not None and (decision.actions or self.steps % _SAVE_EVERY_STEPS == 0):
@@ -131,7 +131,7 @@ class Runner:
         self._save_policy(policy)
 
     def _take_requests(self) -> None:
-        """What people asked for since the last tick, each with a note of who did."""
+        """Apply users' requests since the last tick, with a note of who made each."""
         for request in self.steering.requests():
             policy, text = self.steering.applied(request, self.controller.policy)
             if policy != self.controller.policy:
@@ -139,7 +139,7 @@ class Runner:
             self._journal.note(self._clock.now_s(), f"steered-{request.act}", f"{text}, asked by {request.who}")
 
     def _approved(self, decision: Decision) -> bool:
-        """Did somebody ask for what is recommended now? A recommendation that has changed is not applied."""
+        """Was the current recommendation approved? If it has changed since, it is not applied."""
         request = self.steering.approval()
         if request is None:
             return False
@@ -151,7 +151,7 @@ class Runner:
         return stands
 
     def _save_policy(self, policy: Policy) -> None:
-        """For those who read the journal: objectives, bounds and prices."""
+        """For readers of the journal: objectives, bounds and prices."""
         self._store.save_blob(POLICY, policy.model_dump_json().encode())
 
     def _report(self, error: Exception, failures: int, pause_s: float) -> None:
@@ -164,7 +164,7 @@ class Runner:
         self._store.save_blob(KNOWLEDGE, self.controller.knowledge.to_bytes())
 
     def _end(self) -> None:
-        """Turn everything back, and keep what was learned; neither may keep the other from happening."""
+        """Restore every knob and save the knowledge. If one fails, the other is still done."""
         try:
             if self._turned:
                 self._cluster.release()

@@ -1,1 +1,1 @@
-"""From raw samples to numbers that can be trusted: rates, service times, and the verdict on their quality."""
+"""From raw samples to reliable numbers: rates, service times, and the quality of the metrics."""

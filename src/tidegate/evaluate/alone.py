@@ -1,8 +1,8 @@
-"""One application by itself, in plain numbers: what `workload`, `lateness` and `quality` work out for columns.
+"""One application, in plain numbers: what `workload`, `lateness` and `quality` compute for columns.
 
-Most drivers run one query, and an array operation on one element costs ten times as much as the number. The formulas
-are explained where the columns are; `tests/evaluate/test_alone.py` holds both against each other, to the last bit.
-Exponentials and logarithms are NumPy's here too, because other libraries round them differently.
+Most drivers run one query, and an array operation on one element costs ten times as much as a plain number. The
+formulas are explained beside the columns. `tests/evaluate/test_alone.py` compares the two to the last bit. Exponentials
+and logarithms are NumPy's here too, because other libraries round differently.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from tidegate.evaluate.workload import Loads, SetAside
 
 
 def stands_alone(intake: Intake) -> bool:
-    """Is there one application, whose source counts its rows? What is concluded from batches is left to columns."""
+    """Is there only one application, and does its source count rows? Inference from batches is left to the columns."""
     return len(intake.rows) == 1 and not isnan(intake.arrived.item(0))
 
 
 def learn(table: Table, intake: Intake, promises: Promises, settled_s: float) -> tuple[SetAside, ...]:
-    """As `workload.learn` and `lateness.learn`; and the tasks, where they are not known yet."""
+    """Like `workload.learn` and `lateness.learn`. Also learns the tasks if they are unknown."""
     row, aside = int(intake.rows[0]), []
     for batches in intake.rounds:
         aside += _learn_batch(table, row, batches, settled_s)
@@ -36,7 +36,7 @@ def learn(table: Table, intake: Intake, promises: Promises, settled_s: float) ->
 
 
 def read(table: Table, intake: Intake, now_s: float) -> Loads:
-    """As `workload.read`."""
+    """Like `workload.read`."""
     row, under_way = int(intake.rows[0]), intake.under_way
     fast, slow, counted_s, noise = table.cells("fast", "noise", row)
     _, started_s, committed_s, _, waiting = table.cells("rows_done", "waiting", row)
@@ -85,7 +85,7 @@ def read(table: Table, intake: Intake, now_s: float) -> Loads:
 
 
 def budgets(table: Table, intake: Intake, promises: Promises, now_s: float) -> Budgets:
-    """As `lateness.read`. Rows are whole numbers, so that the order in which they are added up makes no difference."""
+    """Like `lateness.read`. Rows are whole numbers, so the order of addition makes no difference."""
     if np.count_nonzero(table["bucket_late"]):
         return lateness.read(table, intake, promises, now_s)
     row = int(intake.rows[0])
@@ -96,7 +96,7 @@ def budgets(table: Table, intake: Intake, promises: Promises, now_s: float) -> B
 
 
 def judge(table: Table, intake: Intake, row_s: float, now_s: float, max_age_s: float) -> Ints:
-    """As `quality.judge`."""
+    """Like `quality.judge`."""
     _, started_s, _, size, waiting = table.cells("rows_done", "waiting", int(intake.rows[0]))
     last_s, status, free = intake.last_progress_s.item(0), intake.status, isnan(row_s)
     seen = intake.under_way is not None and not isnan(intake.under_way.started_s.item(0))

@@ -1,7 +1,7 @@
-"""What is known at one step, worked out before anyone plans: one frozen value.
+"""Everything known at one step, computed before planning: one frozen value.
 
-Figures of all applications are columns; `Evaluation.applications` shows the same by application, for planners that
-look at a few. What is not known is None in the views and NaN in the columns, never a guess.
+Figures of all applications are columns. `Evaluation.applications` shows the same by application, for planners that look
+at a few. Unknown values are None in the views and NaN in the columns, never a guess.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ from tidegate.evaluate.workload import Loads, Workload
 
 @dataclass(frozen=True)
 class Detail:
-    """What is worked out for an application whose turn it is: every step where there are few, in turns with many.
+    """Details of one application: computed at every step if there are few applications, in turns if there are many.
 
-    Profiles and the correction are worked out when somebody asks, in the step that the detail is of: what they follow
-    from goes on changing.
+    Profiles and the correction are computed on demand, within the step of the detail, because their inputs keep
+    changing.
     """
 
     operators: ProfileMemory = field(default_factory=ProfileMemory)
     slots: int = 0
     residuals: ResidualMemory = field(default_factory=ResidualMemory)
     metrics: Sequence[float] = ()
-    """What the correction depends on, as of `residual.METRICS`."""
+    """The inputs of the correction, in the order of `residual.METRICS`."""
     qos: tuple[QosReading, ...] = ()
-    """Rows of its QoS table and its QoS graphs."""
+    """The rows of its QoS table and its QoS graphs."""
     in_waves: bool = True
-    """False where batches have shown that slots do not idle at the end of a wave of tasks."""
+    """False if batches have shown that slots do not idle at the end of a wave of tasks."""
 
     @cached_property
     def profiles(self) -> tuple[OperatorProfile, ...]:
@@ -73,22 +73,22 @@ NO_DETAIL = Detail()
 
 @dataclass(frozen=True, slots=True)
 class ApplicationEvaluation:
-    """One application, as far as it is understood."""
+    """One application, as far as it is known."""
 
     place: int
-    """In the columns of the evaluation."""
+    """Its index in the columns of the evaluation."""
     sample: ApplicationSample
     objective: Objective
     workload: Workload | None
-    """None while too little has been seen."""
+    """None until enough has been observed."""
     distrust: Reason | None
     """Why its metrics must not be acted on."""
     late_share: float
-    """Rows over the objective in the current window."""
+    """Share of rows over the objective in the current window."""
     budget_left: float
-    """Of the error budget: 1 is untouched, 0 spent."""
+    """Share of the error budget that is left: 1 is untouched, 0 is spent."""
     expected: Expected
-    """Forecasts of all applications, each worked out when somebody asks for it."""
+    """Forecasts of all applications, each computed on demand."""
     detail: Detail
 
     @property
@@ -97,7 +97,7 @@ class ApplicationEvaluation:
 
     @property
     def path(self) -> ArrivalPath | None:
-        """Arrivals to expect; None where they were never counted."""
+        """Expected arrivals; None if they were never counted."""
         return self.expected.path(self.place)
 
     @property
@@ -125,40 +125,40 @@ class Evaluation:
     promises: Promises
     budgets: Budgets
     codes: Ints
-    """Quality of the metrics, by application; `quality.USABLE` where they may be acted on."""
+    """Quality of the metrics by application; `quality.USABLE` if they may be acted on."""
     planned: Flags
-    """False for applications that are only watched: those the policy ignores, and those that end by themselves."""
+    """False for applications that are only observed: the policy ignores them, or they end by themselves."""
     usable: Flags
-    """Understood well enough to be planned for."""
+    """Whether enough is known to plan for it."""
     telling: tuple[int, ...]
-    """Places of those that say more than sizes and times: lags, state, memory, dropped rows, a batch under way."""
+    """Applications that report more than sizes and times: lags, state, memory, dropped rows, a running batch."""
     status: Status
-    """Triggers, gates and other things that rarely change, by application."""
+    """Triggers, gates and other properties that rarely change, by application."""
     limits: Floats
-    """Rows per trigger that are admitted; infinite without a limit."""
+    """Admitted rows per trigger; infinite without a limit."""
     busy_s: Floats
-    """Slot-seconds of the batches that were committed since the last step."""
+    """Slot-seconds of the batches committed since the last step."""
     places: Mapping[str, int]
-    """Where each application stands in the columns."""
+    """Index of each application in the columns."""
     expected: Expected
-    """Forecasts, worked out for those that somebody asks for."""
+    """Forecasts, computed on demand."""
     details: Mapping[str, Detail]
     saturation: Saturation
     classes: tuple[ClassReport, ...] = ()
     set_aside: tuple[Reason, ...] = ()
     """Abnormal samples that were neither learned from nor planned on."""
     spent_s: float = 0.0
-    """Executor-seconds that the budget's day has cost so far."""
+    """Executor-seconds that the budget day has cost so far."""
     fleet: FleetSample | None = None
-    """Hosts and the applications on them, where a centre or a region's manager looks."""
+    """Hosts and their applications, in the evaluation of a centre or a region's manager."""
     standing: Standing | None = None
-    """How this host or region stands with the centre; None where there is nobody to ask."""
+    """How this host or region stands with the centre; None if there is no centre."""
 
     @cached_property
     def executor_bounds(self) -> tuple[int, int]:
-        """The fewest and the most executors that the policy allows now: its schedule and its budget included.
+        """The fewest and the most executors that the policy allows now, including its schedule and budget.
 
-        Real-time queries raise the fewest, because they do not run at all with fewer slots than tasks.
+        Real-time queries raise the minimum, because they do not run at all with fewer slots than tasks.
         """
         least = self.policy.least_executors(self.time_s)
         most = max(least, self.policy.most_executors(self.time_s, self.spent_s))
@@ -166,18 +166,18 @@ class Evaluation:
 
     @cached_property
     def real_time_executors(self) -> int:
-        """Executors that the real-time queries together fill."""
+        """Executors that the real-time queries fill together."""
         return ceil(sum([self.samples[place].held_slots or 0 for place in self.telling]) / self.pool.slots_per_executor)
 
     @cached_property
     def busy_slots(self) -> Floats:
-        """Slots that each application's rows and batches keep busy on the average; 0 where that is not known."""
+        """Slots that each application's rows and batches keep busy on average; 0 if unknown."""
         loads = self.loads
         period_s = np.maximum(np.maximum(self.status.interval_s, loads.overhead_s), 0.5)
         return np.where(self.usable, loads.expected * loads.row_s + loads.batch_s / period_s, 0.0)
 
     def busy_beside(self, place: int) -> float:
-        """Slots that others keep busy which weigh at least as much as the application at this place."""
+        """Slots kept busy by other applications that weigh at least as much as the one at this place."""
         if len(self.samples) == 1:
             return 0.0
         weight = float(self.promises.weight[place])
@@ -192,16 +192,16 @@ class Evaluation:
 
     @cached_property
     def _busy_from(self) -> dict[float, float]:
-        """Busy slots of all applications of at least this weight: every size of the pool is held against them."""
+        """Busy slots of all applications of at least this weight. Cached: every pool size is compared with them."""
         return {}
 
     @cached_property
     def applications(self) -> tuple[ApplicationEvaluation, ...]:
-        """Those that are planned for, one by one."""
+        """The applications that are planned for."""
         return tuple([self.of(place) for place in self.planned.nonzero()[0].tolist()])
 
     def of(self, place: int) -> ApplicationEvaluation:
-        """The application at this place of the columns."""
+        """The application at this index of the columns."""
         found = self._views.get(place)
         if found is None:
             found = self._views[place] = self._view(place)
@@ -209,7 +209,7 @@ class Evaluation:
 
     @cached_property
     def _views(self) -> dict[int, ApplicationEvaluation]:
-        """Several proposers ask for the same applications."""
+        """Cached, because several proposers use the same applications."""
         return {}
 
     def _view(self, place: int) -> ApplicationEvaluation:

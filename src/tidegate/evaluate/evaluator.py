@@ -1,4 +1,4 @@
-"""From observation to evaluation: learns what was seen, and says what is known now. It never plans and never acts."""
+"""From observation to evaluation: learns from observations and states what is known. It never plans or acts."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from tidegate.model.slotpath import effective_slots_at
 MAX_ABSENT = 64
 """Knowledge of stopped applications that is kept, most recent first."""
 DETAILS_PER_STEP = 16
-"""Applications whose operators, tables and residuals are looked at in one step; with more, they take turns."""
+"""Applications whose operators, tables and residuals are examined in one step. With more, they take turns."""
 _OBJECTIVE_WINDOW_S = 60.0
-"""The window of the error budget where no class states one."""
+"""The window of the error budget if no class sets one."""
 
 
 @dataclass(slots=True)
 class DetailMemory:
-    """What is remembered of one application beyond its columns."""
+    """Memory of one application beyond its columns."""
 
     operators: ProfileMemory = field(default_factory=ProfileMemory)
     qos: QosMemory = field(default_factory=QosMemory)
@@ -49,7 +49,7 @@ class DetailMemory:
 
 @dataclass(slots=True)
 class EvaluationMemory:
-    """All that evaluating remembers between two steps."""
+    """Everything the evaluator remembers between two steps."""
 
     step: int = 0
     table: Table = field(default_factory=lambda: Table({**workload.COLUMNS, **lateness.COLUMNS}))
@@ -58,18 +58,18 @@ class EvaluationMemory:
     saturation: SaturationMemory = field(default_factory=SaturationMemory)
     executors: int = 0
     settled_s: float = 0.0
-    """Batches that began before this ran beside cold executors."""
+    """Batches that began before this time ran beside cold executors."""
     turn: int = 0
-    """Whose details are looked at next."""
+    """Whose details are examined next."""
     arrivals: ArrivalForecaster = field(default_factory=ArrivalForecaster)
     counted_s: float = 0.0
-    """The newest count of arrivals that the forecasts were told."""
+    """The newest count of arrivals passed to the forecasts."""
     told_s: float = 0.0
     class_rows: dict[str, float] = field(default_factory=dict)
-    """Rows that have arrived at each class, where there are too many applications to forecast one by one."""
+    """Rows that have arrived at each class, if there are too many applications to forecast one by one."""
 
     def state(self) -> dict[str, Any]:
-        """All of it as plain values and arrays, to be saved."""
+        """Everything as plain values and arrays, for saving."""
         return {
             "step": self.step,
             "table": self.table.state(),
@@ -89,7 +89,7 @@ class EvaluationMemory:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Take over what `state` once returned."""
+        """Restore what `state` returned."""
         self.step, self.executors = state["step"], state["executors"]
         self.settled_s, self.turn = state["settled_s"], state["turn"]
         self.table.restore(state["table"])
@@ -115,11 +115,11 @@ class Promised:
     ignored: Flags
     places: Mapping[str, int]
     members: Mapping[str, Ints]
-    """The places of each class's applications."""
+    """The indices of each class's applications."""
 
 
 class Evaluator:
-    """Evaluates one observation after the other. Its whole state is `memory`."""
+    """Evaluates one observation after another. Its whole state is `memory`."""
 
     def __init__(self, policy: Policy, memory: EvaluationMemory) -> None:
         self.policy = policy
@@ -129,9 +129,9 @@ class Evaluator:
         self._class_forecasts = ClassForecasts()
 
     def evaluate(self, observation: Observation, spent_s: float = 0.0) -> Evaluation:
-        """Take the observation in, and answer with everything that is known.
+        """Learn from the observation, and return everything that is known.
 
-        `spent_s`: executor-seconds that the budget's day has cost so far.
+        `spent_s`: executor-seconds that the budget day has cost so far.
         """
         memory, policy, now_s = self.memory, self.policy, observation.time_s
         memory.step += 1
@@ -177,13 +177,13 @@ class Evaluator:
             fleet=observation.fleet,
             standing=observation.standing,
         )
-        self._forget(names)  # at last: it renumbers the rows of the table
+        self._forget(names)  # last, because it renumbers the rows of the table
         return found
 
     def _figures(
         self, intake: Intake, promises: Promises, now_s: float
     ) -> tuple[tuple[SetAside, ...], Loads, Budgets, Ints]:
-        """Learn from batches and arrivals; loads, budgets and the quality of the metrics as they are then."""
+        """Learn from batches and arrivals. Returns the current loads, budgets and quality of the metrics."""
         table, settled_s, max_age_s = self.memory.table, self.memory.settled_s, self.policy.guards.max_age_s
         if alone.stands_alone(intake):
             aside = alone.learn(table, intake, promises, settled_s)
@@ -198,7 +198,7 @@ class Evaluator:
         return aside, loads, lateness.read(table, intake, promises, now_s), codes
 
     def _learn_tasks(self, intake: Intake) -> None:
-        """Tasks that are not known yet do not wait for their application's turn: they bound what is planned."""
+        """Learn unknown tasks at once, without waiting for the application's turn, because they bound the plan."""
         table = self.memory.table
         for batches in intake.rounds:
             unknown = np.isnan(table["parallelism"][batches.rows])
@@ -206,14 +206,14 @@ class Evaluator:
                 workload.learn_tasks(table, int(batches.rows[at]), batches.samples[at])
 
     def _settle(self, observation: Observation) -> None:
-        """New executors are cold for a while: the batches beside them are slow for another reason than load."""
+        """New executors are cold for a while: batches beside them are slow for reasons other than load."""
         registered = observation.pool.registered
         if registered > self.memory.executors > 0:
             self.memory.settled_s = observation.time_s + LEAD_S
         self.memory.executors = registered
 
     def _promises(self, names: tuple[str, ...]) -> Promised:
-        """Objectives as columns; worked out again only when the applications change."""
+        """Objectives as columns. Computed again only when the applications change."""
         if self._promised is not None and self._promised.names == names:
             return self._promised
         policy = self.policy
@@ -250,10 +250,11 @@ class Evaluator:
         self, intake: Intake, now_s: float, promises: Promises, loads: Loads, classes: tuple[str, ...],
         before: Floats | None,
     ) -> Expected:  # fmt: skip
-        """Tell the forecasts what has arrived, where that was counted anew since the last step.
+        """Pass the arrivals counted since the last step to the forecasts.
 
-        Where there are too many applications to look at every forecast, those of the classes' sums stand in for them,
-        and of the applications themselves only minutes are forecast: until then they go on as of late.
+        If there are too many applications to examine every forecast, the forecasts of the classes' sums stand in for
+        the near future. The applications themselves are forecast by the minute only; until then their recent level is
+        assumed.
         """
         memory = self.memory
         counted_s, arrived = memory.table.gather(memory.table.span("arrived_s", "arrived"), intake.rows)
@@ -263,10 +264,10 @@ class Evaluator:
         else:
             memory.counted_s = float(counted_s.max(initial=memory.counted_s, where=fresh))
             totals = np.where(fresh, arrived, np.nan)
-        memory.told_s = max(memory.told_s, now_s)  # somebody may set the clock back
+        memory.told_s = max(memory.told_s, now_s)  # the clock may have been set back
         names = intake.names
         if before is not None:
-            news = np.fmax(arrived - before, 0.0)  # a source that counts anew adds nothing
+            news = np.fmax(arrived - before, 0.0)  # a source that restarts its count adds nothing
             sums = np.bincount(promises.group, news, len(promises.groups))[: len(classes)]
             for name, more in zip(classes, sums.tolist(), strict=True):
                 memory.class_rows[name] = memory.class_rows.get(name, 0.0) + more
@@ -274,7 +275,7 @@ class Evaluator:
             totals = np.concatenate([totals, [memory.class_rows[name] for name in classes]])
         many = len(intake.names) > ALL_AT_ONCE
         memory.arrivals.tell(memory.told_s, names, totals, near_from=len(intake.names) if many else 0)
-        # The variance of the rate is of a second; that of a bucket's mean is smaller by its length.
+        # The variance of the rate is per second; that of a bucket's mean is smaller by its length.
         noise = memory.table["noise"][intake.rows] if many else None
         recent = None if noise is None else Recent(loads.expected, np.sqrt(noise / FINE_S))
         if classes:
@@ -282,7 +283,7 @@ class Evaluator:
         return Expected(memory.arrivals, len(intake.names), self._class_forecasts if classes else None, recent)
 
     def _details(self, intake: Intake, observation: Observation, loads: Loads, weight: Floats) -> dict[str, Detail]:
-        """Operators, tables and residuals of those whose turn it is."""
+        """Operators, tables and residuals of the applications whose turn it is."""
         samples, memory = intake.samples, self.memory
         count = len(samples)
         places = range(count)
@@ -304,7 +305,7 @@ class Evaluator:
             arrival, others = max(loads.arrival.item(place), 0.0), all_busy - own
             metrics = [0.0, 0.0, arrival, 0.0, 0.0, others, float(slots), pressure]
             work = loads.of(place) if sample.batches else None
-            if sample.rebalancing:  # with how many tasks it comes back is not known before its first batch
+            if sample.rebalancing:  # its new number of tasks is not known before its first batch
                 known.operators = ProfileMemory()
                 memory.table["parallelism"][intake.rows[place]] = np.nan
             for batch in sample.batches:
@@ -333,7 +334,7 @@ class Evaluator:
         return found
 
     def _classes(self, intake: Intake, promised: Promised) -> tuple[ClassReport, ...]:
-        """Rows and late rows of every service class in its own window."""
+        """Rows, and rows over the objective, of every service class in its own window."""
         policy, memory, promises = self.policy, self.memory, promised.promises
         if not policy.classes:
             return ()
@@ -342,13 +343,13 @@ class Evaluator:
             at = np.full(len(memory.table), -1, dtype=np.int64)
             at[batches.rows] = np.where(counted, np.arange(len(batches.rows)), -1)
             at = at[intake.rows]
-            """Where each application's batch is in the round; -1 where it has none that counts."""
+            """Index of each application's batch in the round; -1 if it has none that counts."""
             for name, places in promised.members.items():
                 mine = at[places]
                 mine = mine[mine >= 0]
                 if not len(mine):
                     continue
-                last = int(places[-1])  # where promises differ, the last one speaks for the class
+                last = int(places[-1])  # if objectives differ, the last one stands for the class
                 objective = Objective(float(promises.latency_s[last]), float(promises.percentile[last]))
                 bounds_s = promises.latency_s[places[at[places] >= 0]]
                 counts = ClassCounts(
@@ -362,7 +363,7 @@ class Evaluator:
         return report(memory.classes)
 
     def _forget(self, names: tuple[str, ...]) -> None:
-        """Of the applications that are not there, remember only the latest few."""
+        """Keep knowledge of at most `MAX_ABSENT` stopped applications, most recent first."""
         memory = self.memory
         if len(memory.table) <= len(names) + MAX_ABSENT:
             return
@@ -373,7 +374,7 @@ class Evaluator:
 
 
 def _usable(known: DetailMemory, work: Workload, batch: BatchSample, slots: float) -> float:
-    """Slots that the batch kept busy on the average, as the rollouts have it: what is learned is their error.
+    """Slots that the batch kept busy on average according to the rollouts, whose error is then learned.
 
     Whether tasks come in waves is learned from the batch first.
     """
@@ -387,7 +388,7 @@ def _usable(known: DetailMemory, work: Workload, batch: BatchSample, slots: floa
 
 
 def _largest(names: tuple[str, ...], usable: Flags, loads: Loads) -> dict[str, tuple[float, float]]:
-    """Row cost and rate of the applications that matter most to a host: saturation shows in those."""
+    """Row cost and rate of the largest applications, in which saturation of the host shows."""
     places = usable.nonzero()[0]
     if len(places) > DETAILS_PER_STEP:
         load = loads.arrival[places] * loads.row_s[places]

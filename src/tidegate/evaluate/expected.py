@@ -1,4 +1,4 @@
-"""What is expected to arrive: forecasts of the applications of one step, worked out for those who ask."""
+"""Expected arrivals: forecasts for the applications of one step, computed on demand."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from tidegate.evaluate.forecast.arrivals import FINE_S, ArrivalForecaster, Recen
 from tidegate.evaluate.table import Flags, Floats, Ints
 
 PATH_S, PATH_STEP_S = 900.0, 10.0
-"""How far ahead arrivals are expected, and in which steps."""
+"""How far ahead arrivals are forecast, and in which steps."""
 ALL_AT_ONCE = 64
-"""With no more applications than this, all of them are forecast together: that costs hardly more than one."""
+"""Up to this many applications are forecast together, which costs hardly more than one."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArrivalPath:
-    """Arrivals to expect, in rows per second at steps of `step_s` from now, with an interval."""
+    """Expected arrivals in rows per second, at steps of `step_s` from now, with an interval."""
 
     step_s: float
     mean: Floats
     lower: Floats
     upper: Floats
     trusted: bool
-    """False: the recent level with a wide band; the forecast does not beat it."""
+    """False: the recent level with a wide band, because the forecast does not beat it."""
 
     @property
     def horizon_s(self) -> float:
@@ -33,7 +33,7 @@ class ArrivalPath:
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """Arrivals of some applications in the next few steps; arrays are applications × steps."""
+    """Arrivals of some applications in the next few steps. Arrays are applications × steps."""
 
     mean: Floats
     upper: Floats
@@ -42,7 +42,7 @@ class Ahead:
 
 
 class ClassForecasts:
-    """Forecasts of whole classes, looked at anew every few seconds: their buckets are no shorter."""
+    """Forecasts of whole classes, updated every few seconds, because their buckets are no shorter."""
 
     def __init__(self) -> None:
         self._looked = -1.0
@@ -50,7 +50,7 @@ class ClassForecasts:
         self._known: dict[tuple[int, float], Ahead] = {}
 
     def look(self, now_s: float, arrivals: ArrivalForecaster, applications: int, classes: int) -> None:
-        """The sums of `classes` were told after the totals of the applications."""
+        """The sums of `classes` were reported after the totals of the applications."""
         looked, streams = now_s // FINE_S, (arrivals, applications, classes)
         if looked != self._looked or streams != self._streams:
             self._looked, self._streams, self._known = looked, streams, {}
@@ -85,36 +85,36 @@ class Expected:
         classes: ClassForecasts | None = None,
         recent: Recent | None = None,
     ) -> None:
-        """`classes` and `recent` (of all applications) are given where there are too many to forecast one by one."""
+        """`classes` and `recent` (of all applications) are given if there are too many to forecast one by one."""
         self._arrivals, self._count, self._classes, self._recent = arrivals, applications, classes, recent
         self._known: dict[int, ArrivalPath | None] = {}
 
     def path(self, place: int) -> ArrivalPath | None:
-        """The next quarter of an hour; None where arrivals were never counted."""
+        """The next quarter of an hour; None if arrivals were never counted."""
         if place not in self._known:
             self._work_out(range(self._count) if self._count <= ALL_AT_ONCE else (place,))
         return self._known[place]
 
     def known(self, place: int) -> ArrivalPath | None:
-        """The path if somebody asked for it in this step; nothing is worked out for this."""
+        """The path if it was already computed in this step. Nothing is computed for this."""
         return self._known.get(place)
 
     def recent(self, place: int, lasts_s: float) -> Floats:
-        """Rows per second that have arrived, in steps of `FINE_S`, oldest first; empty where they are not known."""
+        """Past arrivals in rows per second, in steps of `FINE_S`, oldest first; empty if unknown."""
         return self._arrivals.recent(place, lasts_s)
 
     def prepare(self, places: list[int]) -> None:
-        """Work these out together: one after the other would take many times as long."""
+        """Compute these together: one after another would take many times as long."""
         missing = [place for place in places if place not in self._known]
         if missing:
             self._work_out(missing)
 
     def ahead(self, places: Ints, steps: int, step_s: float) -> Ahead:
-        """The mean rate in each of the next few steps; what was never counted is not trusted."""
+        """The mean rate in each of the next few steps. A forecast without counts is not trusted."""
         return _ahead(self._arrivals, places, steps, step_s)
 
     def classes_ahead(self, steps: int, step_s: float) -> Ahead | None:
-        """The same for whole classes; None where their sums are not followed."""
+        """The same for whole classes; None if their sums are not tracked."""
         return self._classes.ahead(steps, step_s) if self._classes else None
 
     def _work_out(self, places: range | list[int] | tuple[int, ...]) -> None:

@@ -1,8 +1,8 @@
-"""One observation as columns: what every application said since the last step.
+"""One observation as columns: what every application has reported since the last step.
 
-Reading attributes of thousands of objects is most of what a step costs, so each is read once, in one expression that
-packs all numbers of an object at once, and what rarely changes is compared with the step before instead of being
-converted again.
+Reading attributes of thousands of objects is most of the cost of a step. So each object is read once, in one expression
+that packs all its numbers, and values that rarely change are compared with the previous step instead of being converted
+again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidegate.domain import ApplicationSample, BatchSample
 from tidegate.evaluate.table import Flags, Floats, Ints, Table
 
 _NEWS, _BATCH = 4, 9
-"""Numbers that are read of an application, and of a batch."""
+"""Numbers read per application, and per batch."""
 _pack_news = struct.Struct(f"{_NEWS}d").pack
 _pack_batch = struct.Struct(f"{_BATCH}d").pack
 _pack_both = struct.Struct(f"{_NEWS + _BATCH}d").pack
@@ -26,21 +26,21 @@ _pack_both = struct.Struct(f"{_NEWS + _BATCH}d").pack
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """At most one new batch of each application; an application with several is in several of these, in order."""
+    """At most one new batch of each application. An application with several is in several of these, in order."""
 
     rows: Ints
-    """The table's row of each batch's application."""
+    """The table row of each batch's application."""
     samples: Sequence[BatchSample]
     started_s: Floats
     duration_s: Floats
     size: Floats
     busy_s: Floats
-    """NaN where the stages could not be read; likewise the overhead."""
+    """NaN if the stages could not be read; likewise the overhead."""
     overhead_s: Floats
     backlog: Floats
     warming: Flags
     p99_s: Floats
-    """NaN where latency was not measured; likewise the maximum."""
+    """NaN if latency was not measured; likewise the maximum."""
     max_s: Floats
 
     @property
@@ -50,7 +50,7 @@ class Batches:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What rarely changes."""
+    """Properties that rarely change."""
 
     interval_s: Floats
     running: Flags
@@ -58,23 +58,23 @@ class Status:
     rebalancing: Flags
     failed: Flags
     gated: Flags
-    """A new admission limit takes effect with the next trigger."""
+    """Whether a new admission limit takes effect with the next trigger."""
     stopped: tuple[int, ...]
-    """Places of those that do not run."""
+    """Indices of the applications that do not run."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnderWay:
-    """What is seen of batches that are not done yet; NaN where there is none, or where a figure is not known."""
+    """What is known about unfinished batches; NaN if there is none, or if a value is unknown."""
 
     started_s: Floats
     rows: Floats
     spent_s: Floats
-    """Slot-seconds that the batch has held so far."""
+    """Slot-seconds used by the batch so far."""
     expected_s: Floats
-    """Slot-seconds that it will have held, if the tasks that are left take as long as those that are done."""
+    """Total slot-seconds of the batch if the remaining tasks take as long as the finished ones."""
     waiting: Floats
-    """Rows that no batch has been planned for, as the source says."""
+    """Rows not yet planned into a batch, according to the source."""
 
     @property
     def seen(self) -> Flags:
@@ -90,22 +90,22 @@ class Intake:
     rows: Ints
     status: Status
     limits: Floats
-    """Rows per trigger that are admitted; infinite without a limit."""
+    """Admitted rows per trigger; infinite without a limit."""
     in_batch: Flags
     last_progress_s: Floats
     arrival_s: Floats
-    """When the source last counted its rows; NaN where it does not."""
+    """When the source last counted its rows; NaN if it does not."""
     arrived: Floats
     telling: tuple[int, ...]
-    """Places of those that say more than sizes and times: lags, state, memory, dropped rows, a batch under way."""
+    """Applications that report more than sizes and times: lags, state, memory, dropped rows, a running batch."""
     under_way: UnderWay | None
-    """None where no batch is seen to run, and no source says what waits."""
+    """None if no batch is seen to run and no source reports waiting rows."""
     rounds: tuple[Batches, ...]
 
     def busy_s(self, table_rows: int) -> Floats:
         """Slot-seconds of the new batches of each application."""
         if len(self.rounds) == 1 and self.rounds[0].rows is self.rows:
-            return np.fmax(self.rounds[0].busy_s, 0.0)  # where it could not be read it counts as none
+            return np.fmax(self.rounds[0].busy_s, 0.0)  # a value that could not be read counts as zero
         spent = np.zeros(table_rows)
         for batches in self.rounds:
             spent[batches.rows] += np.fmax(batches.busy_s, 0.0)
@@ -113,7 +113,7 @@ class Intake:
 
 
 class Reader:
-    """Turns samples into columns; keeps those of the step before, which mostly hold still."""
+    """Turns samples into columns. Keeps those of the previous step, which mostly stay the same."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
@@ -124,7 +124,7 @@ class Reader:
         self._limits: Floats = np.zeros(0)
 
     def read(self, samples: tuple[ApplicationSample, ...]) -> Intake:
-        """Applications that are new get a row in the table."""
+        """Read the samples. New applications get a row in the table."""
         if _differ(samples, self._said):
             self._said = [_said(sample) for sample in samples]
             self._status = _status(self._said)
@@ -154,14 +154,14 @@ class Reader:
         )
 
     def _read_limits(self, samples: tuple[ApplicationSample, ...]) -> Floats:
-        """A few limits change in a step: those are written over what was read before."""
+        """Only a few limits change per step, so they are written over the previous ones."""
         limited = [sample.admission_rows for sample in samples]
         if limited == self._limited:
             return self._limits
         if len(limited) == len(self._limited):
             before = self._limited
             changed = [place for place, limit in enumerate(limited) if limit != before[place]]
-            self._limits = self._limits.copy()  # the evaluation before may still be looked at
+            self._limits = self._limits.copy()  # the previous evaluation may still be in use
             for place in changed:
                 limit = limited[place]
                 self._limits[place] = inf if limit is None else limit
@@ -188,12 +188,12 @@ def _said(sample: ApplicationSample) -> _Said:
 
 
 def _only_watched(sample: ApplicationSample) -> bool:
-    """Neither what ends by itself nor what runs in real time is planned for batch by batch."""
+    """Applications that end by themselves or run in real time are not planned batch by batch."""
     return sample.bounded or sample.held_slots is not None
 
 
 def _differ(samples: tuple[ApplicationSample, ...], said: list[_Said]) -> bool:
-    """Has anything changed? Nothing is built to find that out: it hardly ever has."""
+    """Has anything changed? Compares in place, without building objects, because it rarely has."""
     if len(samples) != len(said):
         return True
     for sample, (name, interval_s, running, bounded, rebalancing, error, gated) in zip(samples, said, strict=True):
@@ -201,7 +201,7 @@ def _differ(samples: tuple[ApplicationSample, ...], said: list[_Said]) -> bool:
             sample.name != name
             or sample.interval_s != interval_s
             or sample.running is not running
-            or (sample.bounded or sample.held_slots is not None) is not bounded  # no call: there are thousands
+            or (sample.bounded or sample.held_slots is not None) is not bounded  # inlined: there are thousands
             or sample.rebalancing is not rebalancing
             or sample.error != error
             or sample.gated is not gated
@@ -224,7 +224,7 @@ def _status(said: list[_Said]) -> Status:
 
 
 def _one_batch_each(samples: tuple[ApplicationSample, ...]) -> Floats | None:
-    """News and batches in one pass, where every application has one new batch and said everything; else None."""
+    """News and batches in one pass if every application has one new batch and reports everything; otherwise None."""
     try:
         cells = b"".join(
             [
@@ -245,8 +245,7 @@ def _one_batch_each(samples: tuple[ApplicationSample, ...]) -> Floats | None:
 
 
 def _telling(samples: tuple[ApplicationSample, ...]) -> tuple[int, ...]:
-    """The places of those that say more than sizes and times. Of thousands few do, and whoever looks for what they say
-    looks at them alone."""
+    """Indices of the few applications that report more than sizes and times. Only these are searched for it."""
     return tuple(
         [
             place
@@ -304,7 +303,7 @@ def _round(rows: Ints, samples: list[BatchSample], cells: Floats) -> Batches:
 
 
 def _news(samples: tuple[ApplicationSample, ...]) -> Floats:
-    """Whether a batch runs, the last report, and the count of arrivals with its time; one row a field, NaN unknown."""
+    """Whether a batch runs, the last report, and the timed count of arrivals. One row per field; NaN if unknown."""
     try:
         cells = b"".join(
             [
@@ -314,7 +313,7 @@ def _news(samples: tuple[ApplicationSample, ...]) -> Floats:
             ]
         )
         return _turned(np.frombuffer(cells), _NEWS)
-    except (AttributeError, struct.error):  # some did not say everything: they are read with care
+    except (AttributeError, struct.error):  # some values are missing, so each is read separately
         rows = [
             (
                 sample.in_batch,
@@ -327,7 +326,7 @@ def _news(samples: tuple[ApplicationSample, ...]) -> Floats:
 
 
 def _batches(batches: list[BatchSample]) -> Floats:
-    """The numbers of each batch, one row a field; NaN unknown."""
+    """The numbers of each batch: one row per field, NaN for unknown."""
     try:
         cells = b"".join(
             [

@@ -1,8 +1,8 @@
-"""Rows over their objective: how many in the current window, and how much of the error budget is left.
+"""Rows over the objective: how many there are in the current window, and how much of the error budget is left.
 
-An objective allows a share of the rows to be late in any window: 1 − percentile, or what a class's `violations` says.
-Windows are rings of twelve buckets, so the share is that of the last window at any time, not of one that happens to
-begin at a round hour, and memory is bounded.
+An objective allows a share of the rows in any window to be over it: 1 − percentile, or the `violations` of a class.
+Windows are rings of twelve buckets, so the share always refers to the last window, not to one that starts at a round
+hour, and memory is bounded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tidegate.evaluate.table import Column, Flags, Floats, Ints, Table
 
 BUCKETS = 12
 _BEYOND = np.array([1.0, 0.5, 0.1, 0.01])
-"""Rows above zero, the median, the 90th and the 99th percentile."""
+"""Share of rows above zero, the median, the 90th and the 99th percentile."""
 
 COLUMNS: dict[str, Column] = {
     "bucket": Column(-1.0, width=BUCKETS),
@@ -30,7 +30,7 @@ COLUMNS: dict[str, Column] = {
 
 @dataclass(frozen=True, slots=True)
 class Promises:
-    """What was promised to the applications of an observation."""
+    """The objectives of the applications of an observation."""
 
     latency_s: Floats
     percentile: Floats
@@ -40,18 +40,18 @@ class Promises:
     weight: Floats
     """Importance of the application's class."""
     floor: Floats
-    """Share of its arriving rows that is served however short capacity is."""
+    """Share of its arriving rows that is served even when capacity is short."""
     group: Ints
-    """Its class, as an index of `groups`; an application without a class is a group of its own."""
+    """Its class, as an index of `groups`. An application without a class is its own group."""
     level: Ints
-    """0 for the heaviest; applications of one weight are on one level."""
+    """0 for the heaviest. Applications of the same weight share a level."""
     groups: tuple[str, ...]
-    """The classes of the policy, and after them applications without a class."""
+    """The classes of the policy, followed by applications without a class."""
 
 
 @dataclass(frozen=True, slots=True)
 class Budgets:
-    """How the promises are kept in the current window."""
+    """How the objectives are met in the current window."""
 
     rows: Floats
     late: Floats
@@ -59,11 +59,11 @@ class Budgets:
 
     @property
     def late_share(self) -> Floats:
-        """0 where nothing was measured."""
+        """0 if nothing was measured."""
         return np.asarray(self.late / np.maximum(self.rows, 1.0))
 
     def missed(self, least_rows: float, among: Flags) -> list[int]:
-        """Places where more rows are late than may be, of at least this many; mostly none, and that is soon known."""
+        """Indices of applications with at least this many rows and a larger share over the objective than allowed."""
         if not np.count_nonzero(self.late):
             return []
         missed = (self.rows >= least_rows) & (self.late_share > self.allowed) & among
@@ -71,12 +71,12 @@ class Budgets:
 
     @property
     def left(self) -> Floats:
-        """What is left of the error budget, from 1 (untouched) to 0 (spent) and below."""
+        """The remaining error budget, from 1 (untouched) to 0 (spent) and below."""
         return np.asarray(1.0 - self.late_share / self.allowed)
 
 
 def late_shares(latency: Floats, bound_s: Floats) -> Floats:
-    """The share of rows above the bound; between known quantiles it falls exponentially, as tails do.
+    """The share of rows above the bound. Between known quantiles it falls exponentially, as tails do.
 
     `latency` is (n, 5): rows, p50, p90, p99, max.
 
@@ -110,7 +110,7 @@ def late_share(latency: LatencySample, bound_s: float) -> float:
 
 
 def late_rows(batches: Batches, measured: Ints | slice, bound_s: Floats) -> Floats:
-    """Rows over the bound in the batches at these places; most have none, and those need no second look."""
+    """Rows over the bound in these batches. Most have none and are skipped."""
     late = np.zeros(len(bound_s))
     over = np.flatnonzero(batches.max_s[measured] > bound_s)
     if len(over):

@@ -1,8 +1,8 @@
-"""Measurement plans: what each host is asked to measure, and the values that are read from what it has seen.
+"""Measurement plans: what each host measures, and how the values are read from its observations.
 
-The central side says what (metrics), where (hosts) and when (interval). Everything that anybody asks of an operator
-is one item, so it is measured once per interval however many rows and graphs look at it; beyond the core set, which
-planners need, nothing is measured that no table or graph asks for.
+The central side states what (metrics), where (hosts) and when (interval). All metrics of an operator are one item, so
+it is measured once per interval however many rows and graphs use it. Beyond the core set that planners need, only
+metrics used by a table or graph are measured.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ _CORE_OF_OPERATORS = (
 
 @dataclass(frozen=True, slots=True)
 class MeasuredItem:
-    """One application, or one of its operators, and everything that is measured of it."""
+    """One application or operator, and all metrics measured of it."""
 
     application: str
     operator: str | None
-    """`*`: every operator that has no item of its own."""
+    """`*`: every operator without its own item."""
     hosts: tuple[str, ...]
     core: tuple[str, ...]
-    """What planners need."""
+    """Metrics that planners need."""
     asked: tuple[str, ...]
-    """What tables and graphs ask for."""
+    """Metrics that tables and graphs use."""
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -48,7 +48,7 @@ class MeasuredItem:
 
 @dataclass(frozen=True, slots=True)
 class MeasurementPlan:
-    """What is measured, once in every `interval_s`."""
+    """What is measured, once every `interval_s`."""
 
     interval_s: float
     items: tuple[MeasuredItem, ...]
@@ -59,19 +59,19 @@ class MeasurementPlan:
             raise ValueError("a plan measures everything once per interval: an item is there twice")
 
     def for_host(self, host: str) -> MeasurementPlan:
-        """The part that this host is sent."""
+        """The part of the plan that is sent to this host."""
         return replace(self, items=tuple(item for item in self.items if host in item.hosts))
 
     def of(self, application: str) -> tuple[MeasuredItem, ...]:
         return tuple(item for item in self.items if item.application == application)
 
     def asked_of(self, application: str) -> tuple[tuple[str | None, str], ...]:
-        """What is measured of an application beyond the core: operator and metric."""
+        """Metrics of an application beyond the core: operator and metric."""
         return tuple((item.operator, metric) for item in self.of(application) for metric in item.asked)
 
 
 def plan_measurements(policy: Policy, placement: Mapping[str, Collection[str]]) -> MeasurementPlan:
-    """From the policy and where the applications run: application → hosts.
+    """The plan for a policy and the placement of the applications (application → hosts).
 
     >>> rows = [{"metric": "execute_latency_s", "operator": "count", "bound": 1}]
     >>> policy = Policy.model_validate({"applications": {"words": {"qos_table": rows}}})
@@ -92,7 +92,7 @@ def plan_measurements(policy: Policy, placement: Mapping[str, Collection[str]]) 
 
 
 def _asked(rule: ApplicationRule | None) -> dict[str | None, tuple[str, ...]]:
-    """Metrics that tables and graphs ask for, by operator; each once."""
+    """Metrics used by tables and graphs, by operator, without duplicates."""
     found: dict[str | None, dict[str, None]] = {}
     for wanted in (*rule.qos_table, *rule.qos_graphs) if rule else ():
         found.setdefault(wanted.operator, {})[wanted.metric] = None
@@ -101,7 +101,7 @@ def _asked(rule: ApplicationRule | None) -> dict[str | None, tuple[str, ...]]:
 
 @dataclass(slots=True)
 class Before:
-    """What is kept of the batch before: rates need it."""
+    """What is kept of the previous batch, for rates."""
 
     started_s: float
     committed_s: float
@@ -109,11 +109,11 @@ class Before:
 
 
 Readings = dict[tuple[str | None, str], float]
-"""(operator, metric) → value, of one batch; what is not known is not in it."""
+"""(operator, metric) → value, of one batch. Unknown values are left out."""
 
 
 def read_batch(batch: BatchSample, before: Before | None, asked: Collection[tuple[str | None, str]]) -> Readings:
-    """The value of each metric that is asked for, read once."""
+    """The value of each requested metric, read once."""
     operators = {operator.name: operator for operator in batch.operators}
     found: Readings = {}
     for operator, metric in asked:

@@ -1,7 +1,8 @@
-"""Samples to set aside: a batch whose work cost far more, or less, than it should, and only for a few in a row.
+"""Samples to set aside: batches whose work cost far more or less than it should, and only for a few in a row.
 
-What lasts is the new normal, so no more than three samples in a row are set aside. Rows and arrivals never are: a
-burst is load, not an error. Judged on logarithms, because costs vary by factors; mean and deviation are running ones.
+What lasts is the new normal, so at most three samples in a row are set aside. Rows and arrivals never are: a burst is
+load, not an error. Samples are judged by their logarithms, because costs vary by factors. Mean and deviation are
+running estimates.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 from tidegate.evaluate.table import Column, Flags, Floats
 
 _FAR_OFF = np.log(2.0)
-"""Smaller oddities do no harm: a fit over many batches bears them."""
+"""Smaller deviations do no harm: a fit over many batches tolerates them."""
 _DEVIATIONS = 4.0
 _LONGEST_EPISODE = 3
 _YOUNG = 12
@@ -22,14 +23,14 @@ _PACE = 1 / 64
 
 
 def columns(metric: str) -> dict[str, Column]:
-    """What is remembered for one metric: count, mean and variance of its logarithm, and samples set aside in a row."""
+    """Columns for one metric: count, mean and variance of its logarithm, and consecutive samples set aside."""
     return {f"{metric}_{part}": Column() for part in ("count", "mean", "variance", "episode")}
 
 
 def set_aside(known: Floats, values: Floats) -> Flags:
-    """Which of these values are abnormal; the others are learned from. Values that are not above 0 are no evidence.
+    """Which of these values are abnormal; the others are learned. Values of 0 or less are ignored.
 
-    `known` is metrics × what is remembered of each (see `columns`) × applications, `values` metrics × applications.
+    `known` is metrics × remembered values (see `columns`) × applications; `values` is metrics × applications.
 
     >>> known = np.zeros((1, 4, 1))
     >>> for step in range(40):
@@ -58,7 +59,7 @@ def set_aside(known: Floats, values: Floats) -> Flags:
 
 
 def set_aside_one(known: list[float], value: float) -> bool:
-    """The same for one value of one application; `known` is changed.
+    """The same for one value of one application. `known` is updated.
 
     >>> known = [0.0] * 4
     >>> for step in range(40):

@@ -1,7 +1,7 @@
-"""What every operator costs per row, learned while the job runs, and the rate that it can sustain (paper B, B6).
+"""The cost per row of every operator, learned while the job runs, and the rate that it can sustain (paper B, B6).
 
-Also its bottleneck time (Me-Stream, equations 1–3). Profiles are running means over warm batches, by operator; a new
-parallelism starts them anew, because the cost of a row depends on how many tasks share its work.
+Also its bottleneck time (Me-Stream, equations 1–3). Profiles are running means over warm batches, by operator. A new
+parallelism resets them, because the cost of a row depends on how many tasks share its work.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ class OperatorProfile:
     name: str
     parallelism: int
     service_s_per_row: float
-    """Slot-seconds that a row holds."""
+    """Slot-seconds per row."""
     cpu_s_per_row: float | None
     network_bytes_per_row: float | None
     memory_bytes: float | None
-    """Of its state; None where it keeps none."""
+    """Size of its state; None if it has none."""
     sustainable_rows_per_s: float
-    """What its tasks can take when each has a slot to itself."""
+    """Rate that its tasks can sustain if each has its own slot."""
     compute_s: float
     """T_calc of a mean batch."""
     communication_s: float
@@ -37,7 +37,7 @@ class OperatorProfile:
     busy_s: float = 0.0
     """Slot-seconds of a mean batch."""
     failed_tasks: float | None = None
-    """Attempts that failed in a mean batch; None where nobody counted."""
+    """Failed attempts in a mean batch; None if not counted."""
 
     @property
     def bottleneck_s(self) -> float:
@@ -51,7 +51,7 @@ class OperatorProfile:
 
 @dataclass(slots=True)
 class OperatorMemory:
-    """Running means of one operator; the rates are per row, the rest per batch."""
+    """Running means of one operator. The rates are per row, the rest per batch."""
 
     parallelism: int
     batches: int = 0
@@ -61,7 +61,7 @@ class OperatorMemory:
     memory: float | None = None
     busy: float = 0.0
     communication: float = 0.0
-    """Slot-seconds of waiting: what T_comm is where bytes are not counted."""
+    """Slot-seconds of waiting. This is T_comm if bytes are not counted."""
     bytes_in: float | None = None
     bytes_out: float | None = None
     skew: float | None = None
@@ -77,7 +77,7 @@ class ProfileMemory:
 
 
 def learn(memory: ProfileMemory, batch: BatchSample) -> None:
-    """Take in a warm batch with rows; others say nothing about the cost of one."""
+    """Learn from a warm batch with rows. Others say nothing about the cost of a row."""
     if batch.warming or not batch.rows or not batch.operators:
         return
     names = {operator.name for operator in batch.operators}
@@ -99,7 +99,7 @@ def profiles(memory: ProfileMemory, slots: int) -> tuple[OperatorProfile, ...]:
 
 
 def worst(found: tuple[OperatorProfile, ...]) -> OperatorProfile | None:
-    """The operator with the largest bottleneck time: it is served first."""
+    """The operator with the largest bottleneck time. It is served first."""
     return max(found, key=lambda profile: profile.bottleneck_s, default=None)
 
 
@@ -131,7 +131,7 @@ def _towards(mean: float | None, value: float | None, scale: float, pace: float)
 
 
 def _communication_s(name: str, known: OperatorMemory, links: Links, power: int) -> float:
-    """T_comm: bytes over the bandwidth of the links, as learned; the waiting where bytes are not counted."""
+    """T_comm: bytes over the learned bandwidth of the links, or the waiting time if bytes are not counted."""
     if not known.bytes_in and not known.bytes_out:
         return known.communication / power
     rates = (rate and rate * power for rate in (links.incoming.get(name), links.outgoing.get(name)))

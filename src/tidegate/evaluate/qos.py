@@ -1,7 +1,7 @@
 """Evaluates QoS tables and graphs: which objectives are met now, each over its own window.
 
-A window is a ring of short buckets, so memory is bounded whatever the batches' rate; what is older is dropped. Of a
-row the share of samples that keep the bound is counted, of a graph the mean utility.
+A window is a ring of short buckets, so memory is bounded whatever the batch rate, and older samples are dropped. For a
+table row, the score is the share of samples within the bound; for a graph, it is the mean utility.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Wanted = QosRow | QosGraph
 
 @dataclass(slots=True)
 class ScoreBucket:
-    """Samples of one part of a window: rows where each has its own value, otherwise batches."""
+    """Samples of one part of a window: rows if each has its own value, otherwise batches."""
 
     number: int
     weight: float = 0.0
@@ -35,20 +35,20 @@ class ScoreBucket:
 
 @dataclass(slots=True)
 class QosMemory:
-    """What is remembered of one application: a ring per objective, by its key, and the batch before."""
+    """Memory of one application: a ring per objective, by its key, and the previous batch."""
 
     windows: dict[str, list[ScoreBucket]] = field(default_factory=dict)
     before: Before | None = None
 
 
 def wanted_of(policy: Policy, application: str) -> tuple[Wanted, ...]:
-    """The rows of its QoS table and its graphs; the latency objective that everybody has is counted in `lateness`."""
+    """The rows of its QoS table and its graphs. The general latency objective is counted in `lateness`."""
     rule = policy.applications.get(application)
     return (*rule.qos_table, *rule.qos_graphs) if rule else ()
 
 
 def observe(memory: QosMemory, sample: ApplicationSample, wanted: Iterable[Wanted], now_s: float) -> None:
-    """Take in the batches of one observation; windows of objectives that are no longer wanted are dropped."""
+    """Add the batches of one observation. Windows of removed objectives are dropped."""
     by_key = {one.key: one for one in wanted}
     wanted = tuple(by_key.values())
     memory.windows = {key: memory.windows.get(key, []) for key in by_key}
@@ -64,7 +64,7 @@ def observe(memory: QosMemory, sample: ApplicationSample, wanted: Iterable[Wante
 
 
 def evaluate(memory: QosMemory, application: str, one: Wanted) -> QosReading:
-    """An objective over its window.
+    """The reading of an objective over its window.
 
     >>> from tidegate.domain import LatencySample
     >>> memory, row = QosMemory(), QosRow(metric="latency_s", bound=2.0, percentile=0.9)

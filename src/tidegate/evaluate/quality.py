@@ -30,9 +30,10 @@ _TEXTS = {
 
 
 def judge(table: Table, intake: Intake, row_s: Floats, now_s: float, max_age_s: float) -> Ints:
-    """A code for each application: `USABLE`, or the first thing that speaks against its metrics.
+    """A code for each application: `USABLE`, or the first problem with its metrics.
 
-    `row_s` is what a row costs, NaN where that is not known. A batch that is seen to run is news, however long it is.
+    `row_s` is the cost of a row, NaN if unknown. A batch that is seen to run keeps the metrics fresh, however long it
+    takes.
     """
     _, started_s, _, size, waiting = table.gather(table.span("rows_done", "waiting"), intake.rows)
     unseen, free = np.isnan(started_s), np.isnan(row_s)
@@ -51,12 +52,12 @@ def judge(table: Table, intake: Intake, row_s: Floats, now_s: float, max_age_s: 
             free,
         ]
     )
-    # The first that speaks against them is what counts.
+    # The first problem counts.
     return np.where(against.any(axis=0), 1 + against.argmax(axis=0), USABLE)
 
 
 def reason(code: int, sample: ApplicationSample, now_s: float, max_age_s: float) -> Reason | None:
-    """The code in words; None where the metrics are usable."""
+    """The code in words; None if the metrics are usable."""
     if code == USABLE:
         return None
     age_s = now_s - (sample.last_progress_s or now_s)
@@ -67,7 +68,7 @@ def reason(code: int, sample: ApplicationSample, now_s: float, max_age_s: float)
 
 
 def running_text(batch: RunningBatch, now_s: float) -> str:
-    """How far a batch has got, in words.
+    """The progress of a batch, in words.
 
     >>> running_text(RunningBatch(100.0, 5000, tasks_done=3, tasks_left=5), 142.0)
     'a batch of 5000 rows has been running for 42 s, 3 of 8 tasks done'

@@ -1,10 +1,10 @@
-"""Learns what the model gets wrong: measured batch time against the model's, from the metrics that drive it.
+"""Learns the error of the model: measured against modelled batch time, from the metrics that drive it.
 
     ln(T measured / T model) = θ · z        z: the selected metrics, standardised, and 1
 
-One sample at a time by recursive least squares that forgets (paper B's incremental learning), with the metrics that
-factor analysis has selected; a change for the worse in its errors (Page and Hinkley's test) makes it start again. Its
-answer corrects the model only where that has helped so far. In NumPy, because it runs inside the driver.
+It learns one sample at a time by recursive least squares with forgetting (paper B's incremental learning), from the
+metrics selected by factor analysis. If its errors grow (Page and Hinkley's test), it starts again. It corrects the
+model only where that has helped so far. It uses NumPy, because it runs inside the driver.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from tidegate.evaluate.selection import select_metrics
 from tidegate.evaluate.table import Floats
 
 METRICS = ("rows", "backlog", "arrival", "state", "overhead", "others_busy", "slots", "cpu_pressure")
-"""What is looked at: of the batch, of its application, of those beside it and of the host."""
+"""Candidate metrics: of the batch, of its application, of the other applications and of the host."""
 _HISTORY = 64
 _LEAST_SAMPLES = 24
 _SELECT_EVERY = 32
 _MOST_SELECTED = 4
 _FORGET = 0.98
 _SEEN = 2.0
-"""Spreads from the mean within which metrics have been seen: a regression says nothing about what lies beyond."""
+"""Range of the metrics seen so far, in spreads from the mean. A regression says nothing about values beyond it."""
 _MOST_CORRECTION = np.log(3.0)
 _TOLERATED, _DRIFT = 0.3, 20.0
-"""Page and Hinkley's test in usual errors: what counts as no change, and the sum of what exceeds it."""
+"""Page and Hinkley's test in usual errors: the tolerated change, and the limit for the sum of the excess."""
 
 
 @dataclass(slots=True)
 class ResidualMemory:
-    """One application: recent metrics and residuals, what was selected, and the regression on it."""
+    """One application: recent metrics and residuals, the selected metrics, and the regression on them."""
 
     samples: list[list[float]] = field(default_factory=list)
     residuals: list[float] = field(default_factory=list)
     seen: int = 0
     selected: list[int] = field(default_factory=list)
     centre: list[float] = field(default_factory=list)
-    """Mean and spread of the selected metrics when they were selected."""
+    """Mean and spread of the selected metrics at the time of selection."""
     spread: list[float] = field(default_factory=list)
     theta: list[float] = field(default_factory=list)
     covariance: list[list[float]] = field(default_factory=list)
@@ -52,7 +52,7 @@ class ResidualMemory:
 
 
 def correction(memory: ResidualMemory, metrics: Sequence[float]) -> float:
-    """The factor on the model's batch time; 1 where nothing better is known.
+    """The factor on the model's batch time; 1 if nothing better is known.
 
     >>> memory = ResidualMemory()
     >>> for step in range(60):
@@ -70,7 +70,7 @@ def correction(memory: ResidualMemory, metrics: Sequence[float]) -> float:
 
 
 def learn(memory: ResidualMemory, metrics: Sequence[float], ratio: float) -> None:
-    """Take in a batch: what its metrics were, and measured ÷ modelled time."""
+    """Learn from a batch: its metrics, and measured ÷ modelled time."""
     residual = float(np.log(max(ratio, 1e-3)))
     memory.seen += 1
     if memory.theta:
@@ -109,7 +109,7 @@ def _update(memory: ResidualMemory, metrics: Sequence[float], residual: float) -
 
 
 def _select(memory: ResidualMemory) -> None:
-    """Choose metrics anew; where others are chosen, learn the recent samples again with them."""
+    """Select metrics again. If the selection changes, learn the recent samples again with it."""
     samples, residuals = np.array(memory.samples), np.array(memory.residuals)
     selected = list(select_metrics(samples, residuals, _MOST_SELECTED))
     if memory.theta and selected == memory.selected:

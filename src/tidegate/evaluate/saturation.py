@@ -1,8 +1,8 @@
-"""Anti-saturation: when co-located work slows itself down, less of it at a time does more.
+"""Anti-saturation: when co-located applications slow each other down, admitting less work at a time gets more done.
 
-Abnormal use of memory bandwidth means that applications on a host are in each other's way (Q-Flink, section IV-F).
-Where bandwidth cannot be read, pressure stalls stand for it; either counts only together with what it does to rows:
-service times above those that were learned. The total demand is then capped: quickly down, slowly up again.
+Abnormal use of memory bandwidth means that applications on a host interfere with each other (Q-Flink, section IV-F). If
+bandwidth cannot be read, pressure stalls stand in for it. Either counts only together with its effect on rows: service
+times above the learned ones. The total demand is then capped: quickly down, slowly up again.
 """
 
 from __future__ import annotations
@@ -14,24 +14,25 @@ from tidegate.domain import HostSignal, Reason
 
 _INFLATED = 1.15
 _MUCH_INFLATED = 1.5
-"""Where nothing tells why, service times have to be this much above the learned: a wait for a processor makes rows
-slower by itself, and harms nobody as long as the processors do all they can."""
+"""Without a known cause, service times must exceed the learned ones by this factor: waiting for a processor also makes
+rows slower, and does no harm while the processors are fully used.
+"""
 _CPU_PRESSURE = 0.6
 _MEMORY_PRESSURE = 0.1
 _ABNORMAL = 3.0
-"""Deviations above the usual bandwidth."""
+"""In deviations above the usual bandwidth."""
 _YOUNG = 30
 """Readings until the usual bandwidth is known."""
 _PACE = 0.05
 _LEARN_DOWN, _LEARN_UP = 0.2, 0.005
-"""A row's own cost is what it takes undisturbed: cheaper rows are believed at once, dearer ones in minutes."""
+"""The cost of a row is its undisturbed cost: lower costs are believed at once, higher ones over minutes."""
 _STEP_DOWN, _STEP_UP = 0.9, 0.01
 _LEAST_CAP = 0.5
 
 
 @dataclass(slots=True)
 class SaturationMemory:
-    """Learned: what rows cost undisturbed, and how much bandwidth is usual."""
+    """Learned values: the undisturbed cost of rows, and the usual bandwidth."""
 
     row_s: dict[str, float] = field(default_factory=dict)
     readings: int = 0
@@ -42,7 +43,7 @@ class SaturationMemory:
 
 @dataclass(frozen=True, slots=True)
 class Saturation:
-    """The verdict: the share of the host that may be asked for, and why."""
+    """The verdict: the share of the host that may be used, and why."""
 
     cap: float
     inflation: float
@@ -50,7 +51,7 @@ class Saturation:
 
 
 def judge(memory: SaturationMemory, costs: Mapping[str, tuple[float, float]], signal: HostSignal | None) -> Saturation:
-    """From the cost of a row and the rate of every application, and a reading of the host.
+    """Judge from the row cost and rate of every application, and a reading of the host.
 
     >>> memory = SaturationMemory()
     >>> calm, crowded = HostSignal("pressure", cpu_pressure=0.1), HostSignal("pressure", cpu_pressure=0.9)
@@ -72,7 +73,7 @@ def judge(memory: SaturationMemory, costs: Mapping[str, tuple[float, float]], si
 
 
 def _inflation(memory: SaturationMemory, costs: Mapping[str, tuple[float, float]]) -> float:
-    """Work as it is against work as it was learned, over all applications."""
+    """Current work relative to learned work, over all applications."""
     now = usual = 0.0
     for name, (row_s, rows_per_s) in costs.items():
         learned = memory.row_s.get(name, row_s)
@@ -86,7 +87,7 @@ def _inflation(memory: SaturationMemory, costs: Mapping[str, tuple[float, float]
 
 
 def _pressed(memory: SaturationMemory, signal: HostSignal | None) -> tuple[str, float] | None:
-    """What speaks for saturation, in words, and from which inflation of service times on."""
+    """The evidence for saturation, in words, and the inflation of service times from which it counts."""
     if signal is None:
         return "and nothing else is known of the host", _MUCH_INFLATED
     if signal.bandwidth_bytes_per_s is not None:

@@ -1,8 +1,8 @@
-"""Which metrics drive a target: factor analysis finds the few causes behind many metrics; one speaks for each.
+"""Which metrics drive a target: factor analysis finds the few causes behind many metrics, with one metric for each.
 
 Principal-axis factors of the correlation matrix, rotated by varimax (Kaiser 1958), in NumPy: this runs inside the
-driver on some fifty samples of a dozen metrics. The full analysis of a history (`tidegate analyze`) is maximum
-likelihood with scikit-learn; on the same data both choose the same metrics.
+driver on about fifty samples of a dozen metrics. The full analysis of a history (`tidegate analyze`) uses maximum
+likelihood with scikit-learn. On the same data both choose the same metrics.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 from tidegate.evaluate.table import Floats
 
 _SIGNIFICANT = 2.0
-"""A correlation counts from this many standard errors, 1/√n, on."""
+"""A correlation counts from this many standard errors, 1/√n."""
 _LEAST_LOADING = 0.5
 _ROTATIONS = 50
 
@@ -47,7 +47,7 @@ def select_metrics(samples: Floats, target: Floats, most: int) -> tuple[int, ...
 
 
 def _factors(correlation: Floats) -> Floats:
-    """Loadings of the factors that explain more than one metric would by itself, rotated so that each is simple."""
+    """Loadings of the factors that explain more than a single metric would, rotated to a simple structure."""
     values, vectors = np.linalg.eigh(correlation)
     kept = values >= min(1.0, values[-1])
     loadings = vectors[:, kept] * np.sqrt(np.maximum(values[kept], 0.0))

@@ -1,6 +1,7 @@
-"""Arrays over applications that grow and shrink together: what is remembered of each, one column per quantity.
+"""Arrays over applications that grow and shrink together: one column per remembered quantity.
 
-A step has to look at thousands of applications in milliseconds. Objects with attributes cannot do that; columns can.
+A step must process thousands of applications in milliseconds. Objects with attributes are too slow for that; columns
+are not.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _FIRST_ROWS = 8
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A quantity: what an application starts with, and how many values of it are kept."""
+    """A quantity: its initial value, and how many values are kept."""
 
     start: float = 0.0
     width: int | None = None
@@ -50,7 +51,7 @@ class Table:
         self._rows: dict[str, int] = {}
         plain = [name for name, column in self._columns.items() if column.width is None]
         self._number = {name: number for number, name in enumerate(plain)}
-        # Numbers stand in one array, column by column, so that columns side by side are gathered together.
+        # Plain numbers share one array, column by column, so that adjacent columns are gathered together.
         self._first = np.array([[self._columns[name].start] for name in plain]).reshape(-1, 1)
         self._numbers = np.repeat(self._first, _FIRST_ROWS, axis=1)
         self._rings = {name: _ring(column, _FIRST_ROWS) for name, column in self._columns.items() if column.width}
@@ -63,7 +64,7 @@ class Table:
         return len(self._names)
 
     def __getitem__(self, column: str) -> Floats:
-        """The column as a view, of a ring as many as it is wide; writing to it changes the table."""
+        """The column as a view; for a ring, one row per element. Writing to it changes the table."""
         return self._views[column]
 
     @property
@@ -74,7 +75,7 @@ class Table:
         return self._rows.get(name)
 
     def rows_of(self, names: Sequence[str]) -> Ints:
-        """The rows of these applications, in their order; those that are new get one."""
+        """The rows of these applications, in their order. New ones get a row."""
         if self._asked is not None and (self._asked[0] is names or self._asked[0] == names):
             return self._asked[1]
         known = self._rows
@@ -91,21 +92,21 @@ class Table:
         return rows
 
     def holds_all(self, rows: Ints) -> bool:
-        """Are these all rows there are, in their order? Then a column needs no gathering."""
+        """Are these all rows, in order? Then a column needs no gathering."""
         return rows is self._everyone
 
     def span(self, first: str, last: str) -> slice:
-        """The columns from `first` to `last`, in the order in which they were stated; none of them a ring."""
+        """The columns from `first` to `last`, in the order of their definition. None of them may be a ring."""
         return slice(self._number[first], self._number[last] + 1)
 
     def gather(self, span: slice, rows: Ints) -> Floats:
-        """Columns × rows. Where `rows` are all there are, in their order, the table itself: nothing is copied then."""
+        """Columns × rows. If `rows` are all rows in order, this is the table itself, without a copy."""
         if rows is self._everyone:
             return self._numbers[span, : len(self._names)]
         return self._numbers[span].take(rows, axis=1)
 
     def scatter(self, span: slice, rows: Ints, block: Floats) -> None:
-        """Write back what was gathered and changed."""
+        """Write back gathered and changed values."""
         if rows is not self._everyone:
             self._numbers[span, rows] = block
 
@@ -114,11 +115,11 @@ class Table:
         return self._numbers[self._number[first] : self._number[last] + 1, row].tolist()  # type: ignore[no-any-return]
 
     def put(self, first: str, last: str, row: int, cells: Sequence[float]) -> None:
-        """Write such numbers."""
+        """Write these columns of one application."""
         self._numbers[self._number[first] : self._number[last] + 1, row] = cells
 
     def keep(self, names: Collection[str]) -> None:
-        """Forget all applications but these."""
+        """Drop all applications except these."""
         kept = [row for row, name in enumerate(self._names) if name in names]
         if len(kept) == len(self._names):
             return
@@ -129,11 +130,11 @@ class Table:
         self._show()
 
     def state(self) -> dict[str, Any]:
-        """All of it as names and arrays, to be saved."""
+        """Everything as names and arrays, for saving."""
         return {"names": list(self._names), "cells": {name: self[name].T.copy() for name in self._columns}}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Take over what `state` once returned; columns that it does not have start anew."""
+        """Restore what `state` returned. Columns missing there keep their initial values."""
         self._names, self._rows = [], {}
         self._show()
         self.rows_of(list(state["names"]))
@@ -152,7 +153,7 @@ class Table:
         }
 
     def _show(self) -> None:
-        """The rows have changed: make views anew, once, since every step asks for dozens of them."""
+        """Create the views again after the rows have changed. Cached, because every step uses dozens of them."""
         rows = len(self._names)
         self._views = {name: self._numbers[number, :rows] for name, number in self._number.items()}
         self._views |= {name: ring[:, :rows] for name, ring in self._rings.items()}

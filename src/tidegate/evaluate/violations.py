@@ -1,7 +1,7 @@
-"""Profiles a service class: delays, late rows, and every time a window held more of them than the class may have.
+"""Profiles a service class: delays, rows over the objective, and windows in which their share exceeded the bound.
 
-Counts are kept in a ring of short buckets that together make one window, so memory is bounded and the share of late
-rows is that of the last `window_s` at any time, not of some window that happens to begin at a round hour.
+Counts are kept in a ring of short buckets that together make one window. So memory is bounded, and the share always
+refers to the last `window_s`, not to a window that starts at a round hour.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _BUCKETS = 12
 
 @dataclass(slots=True)
 class Bucket:
-    """Rows that were done in one part of a window."""
+    """Rows committed in one part of a window."""
 
     number: int
     rows: float = 0.0
@@ -25,27 +25,27 @@ class Bucket:
 
 @dataclass(slots=True)
 class ClassProfile:
-    """What is remembered of a class: one window in detail, and totals since the start."""
+    """Memory of a class: one window in detail, and totals since the start."""
 
     buckets: list[Bucket] = field(default_factory=list)
     rows: float = 0.0
     late_rows: float = 0.0
     worst_p99_s: float = 0.0
     worst_share: float = 0.0
-    """The largest share of late rows that any window held."""
+    """The largest share of rows over the objective in any window."""
     incidents: int = 0
-    """How often a window went over the bound."""
+    """How often a window exceeded the bound."""
     over: bool = False
     last_incident_s: float | None = None
     latency_s: float = 0.0
-    """The rule of the class when it last had rows: delay, bound on late rows, weight."""
+    """The rule of the class when it last had rows: delay, bound on the share of rows over it, weight."""
     bound: float = 0.0
     weight: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class ClassCounts:
-    """Rows of a class in one step, those over its objective among them."""
+    """Rows of a class in one step, and those over its objective."""
 
     rows: float
     late_rows: float
@@ -54,7 +54,7 @@ class ClassCounts:
 
 @dataclass(frozen=True, slots=True)
 class ClassReport:
-    """A class as a user wants to read it."""
+    """A class in a form for users."""
 
     name: str
     latency_s: float
@@ -74,7 +74,7 @@ class ClassReport:
 
 
 def record(profile: ClassProfile, time_s: float, counts: ClassCounts, rule: QosClass) -> None:
-    """Take in rows of a class that were committed up to `time_s`.
+    """Add rows of a class that were committed up to `time_s`.
 
     >>> profile, rule = ClassProfile(), QosClass(latency_s=1.0, violations=0.05, window_s=60)
     >>> record(profile, 10.0, ClassCounts(rows=100, late_rows=0, worst_p99_s=0.9), rule)
@@ -103,13 +103,13 @@ def record(profile: ClassProfile, time_s: float, counts: ClassCounts, rule: QosC
 
 
 def window_share(profile: ClassProfile) -> float:
-    """The share of late rows in the last window."""
+    """The share of rows over the objective in the last window."""
     rows = sum(bucket.rows for bucket in profile.buckets)
     return sum(bucket.late_rows for bucket in profile.buckets) / rows if rows else 0.0
 
 
 def report(profiles: dict[str, ClassProfile]) -> tuple[ClassReport, ...]:
-    """Every class that has had rows, the most important first."""
+    """Every class that has had rows, most important first."""
     return tuple(
         ClassReport(
             name=name,

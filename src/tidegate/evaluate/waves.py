@@ -1,9 +1,9 @@
-"""Whether equal waves of tasks explain how long batches take, or whether the slots stay busy to the end.
+"""Whether batch times follow equal waves of tasks, or whether slots stay busy to the end.
 
-`k` equal tasks on `n` slots take `⌈k/n⌉` waves, so 32 tasks are no faster on 15 slots than on 11. Where tasks differ a
-lot, or take one another's rows, the waves blur and every slot counts. Which of the two is true here is measured: both
-rules predict every batch, and waves are given up where the batches are clearly better explained without them. Until
-then they are assumed, which is the careful side.
+`k` equal tasks on `n` slots take `⌈k/n⌉` waves, so 32 tasks are no faster on 15 slots than on 11. If tasks differ a
+lot, or take over each other's rows, the waves blur and every slot counts. Which of the two applies is measured: both
+rules predict every batch, and waves are abandoned if batches are clearly better explained without them. Until then they
+are assumed, which is the conservative choice.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _APART = 1.1
 """Batches for which the rules differ by less say nothing about them."""
 _LEAST_BATCHES = 30
 _CLEARLY = 0.25
-"""Waves are given up only where the squared error without them is no more than this share of the one with them."""
+"""Waves are abandoned only if the squared error without them is at most this share of the error with them."""
 _MEMORY = 50
 
 
@@ -41,7 +41,7 @@ def learn(
     memory: WavesMemory, cost: Cost, rows: float, slots: float, tasks: Sequence[int], work: Sequence[float],
     measured_s: float,
 ) -> None:  # fmt: skip
-    """Take in a batch of warm executors; `tasks` and `work` are those of its operators.
+    """Learn from a batch on warm executors. `tasks` and `work` are those of its operators.
 
     >>> memory = WavesMemory()
     >>> for _ in range(40):  # 12 slot-seconds in 2 s on 6 slots, though 8 tasks take two waves on 4 of them

@@ -1,11 +1,11 @@
-"""What every application's load is and what it costs: arrivals, the trend, slot-seconds per batch and row, what waits.
+"""The load and cost of every application: arrivals, trend, slot-seconds per batch and row, and the queue.
 
-A true service rate needs busy time, not elapsed time: a job that idles half the time could do twice as much
-(DS2, Kalavri et al. 2018). So costs are slot-seconds that tasks held, split into a part per batch and one per row:
+The true service rate needs busy time, not elapsed time: a job that idles half the time could do twice as much (DS2,
+Kalavri et al. 2018). So costs are slot-seconds held by tasks, split into a part per batch and a part per row:
 
     busy = a + s · rows        by least squares, older batches discounted
 
-Dividing busy time by rows would charge small batches' fixed cost to their rows, and a quiet job would look expensive.
+Dividing busy time by rows would charge the fixed cost of small batches to their rows and make a quiet job look costly.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from tidegate.evaluate.intake import Batches, Intake, UnderWay
 from tidegate.evaluate.table import Column, Flags, Floats, Ints, Table
 
 SLOW_S, FAST_S = 6.0, 2.0
-"""Time constants of the two running arrival rates: the level, and the newest news."""
+"""Time constants of the two running arrival rates: the level, and the most recent change."""
 LEAD_S = 10.0
-"""How far ahead the trend is followed: an executor's start-up time. Batches next to a cold executor are not learned."""
+"""How far ahead the trend is followed: an executor's start-up time. Batches beside a cold executor are not learned."""
 SILENT_S = 60.0
-"""An idle query that says nothing for this long has no load."""
+"""An idle query without reports for this long has no load."""
 _CONSTANTS_S = np.array([[FAST_S], [SLOW_S]])
 TREND_LEAP = 1.15
-"""A trend is followed at most this far beyond what has been seen."""
+"""Maximum factor by which a trend is extrapolated beyond what has been seen."""
 SIGNIFICANT = 3.0
 COST_MEMORY_S, COST_MEMORY_BATCHES = 25.0, 8.0
 SPREAD = 0.15
 """Of the mean batch size: with less variation a slope would be noise."""
 LEAST_BATCHES = 6
 FIRST_BATCHES, FIRST_BUSY_S = 5, 10.0
-"""Evidence for a first cost: a job's first batches are small and slow."""
+"""Evidence needed for a first cost: a job's first batches are small and slow."""
 FIRST_OVERHEAD_S = 0.5
-"""Of a batch, until one was measured."""
+"""Assumed for a batch until one has been measured."""
 MOST_FIXED = 0.5
 RECENT = 8
 _SAME_S = 0.001
-"""Start, duration and commit are rounded one by one: their sum may be off by a little."""
+"""Start, duration and commit are rounded separately, so their sum may be slightly off."""
 LATENCY_WINDOW_S = 12.0
 
-# Columns that are worked on together stand side by side: they are gathered and written back in one go.
+# Columns used together are adjacent, so that they are gathered and written back at once.
 _ARRIVALS = {
     "arrived_s": Column(np.nan),
     "arrived": Column(np.nan),
@@ -95,23 +95,23 @@ COLUMNS: dict[str, Column] = {
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """One application's load and cost, as known now."""
+    """The current load and cost of one application."""
 
     arrival_rows_per_s: float
     expected_rows_per_s: float
-    """The recent trend, followed to the time when new capacity would pay off; never below the arrival."""
+    """The recent trend, extrapolated to the time when new capacity would pay off; never below the arrival rate."""
     cost: Cost
     parallelism: int | None
-    """Tasks of the busiest operator: more slots than these are of no use."""
+    """Tasks of the busiest operator. It cannot use more slots."""
     pending_rows: float
-    """Arrived and not committed, the running batch included."""
+    """Rows that have arrived and are not committed, including the running batch."""
     batch_s: float
     latency_p99_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Loads:
-    """Load and cost of all applications of an observation; NaN where a value is not known."""
+    """Load and cost of all applications of an observation; NaN if a value is unknown."""
 
     arrival: Floats
     expected: Floats
@@ -124,7 +124,7 @@ class Loads:
     last_batch_s: Floats
     p99_s: Floats
     known: Flags
-    """Whether enough has been seen to say anything."""
+    """Whether enough has been observed."""
 
     def of(self, place: int) -> Workload | None:
         if not self.known[place]:
@@ -143,7 +143,7 @@ class Loads:
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
-    """One batch whose times were not learned from."""
+    """One batch whose times were not learned."""
 
     application_row: int
     batch_id: int
@@ -152,10 +152,10 @@ class SetAside:
 
 
 def learn(table: Table, intake: Intake, settled_s: float) -> tuple[SetAside, ...]:
-    """Take in new batches and arrivals; batches that began before `settled_s` ran beside cold executors."""
+    """Learn from new batches and arrivals. Batches that began before `settled_s` ran beside cold executors."""
     aside: list[SetAside] = []
     told = ~np.isnan(intake.arrived)
-    if told.all():  # every source counts its rows itself: nothing has to be concluded from batches
+    if told.all():  # every source counts its rows itself, so nothing has to be inferred from batches
         for batches in intake.rounds:
             aside += _learn_batches(table, batches, settled_s)
         _learn_arrivals(table, intake.rows, intake.arrival_s, intake.arrived)
@@ -168,7 +168,7 @@ def learn(table: Table, intake: Intake, settled_s: float) -> tuple[SetAside, ...
         rows = batches.rows[at]
         _learn_arrivals(table, rows, batches.started_s[at], table["rows_done"][rows] + batches.backlog[at])
     _learn_arrivals(table, intake.rows[told], intake.arrival_s[told], intake.arrived[told])
-    # A query that says it is idle has counted its rows, too.
+    # A query that reports itself idle has counted its rows, too.
     heard = (
         ~told & (np.fmax(intake.last_progress_s, 0.0) > table["committed_s"][intake.rows] + _SAME_S) & ~intake.in_batch
     )
@@ -222,13 +222,13 @@ def _remember_latency(table: Table, batches: Batches, committed_s: Floats) -> No
 
 
 def learn_tasks(table: Table, row: int, batch: BatchSample) -> None:
-    """Remember the tasks of the operator that holds its slots longest."""
+    """Remember the tasks of the operator that holds slots longest."""
     if batch.rows and batch.operators:
         table["parallelism"][row] = max(batch.operators, key=attrgetter("busy_s")).parallelism
 
 
 def _fit(table: Table, rows: Ints, batches: Batches, timed: Flags, since_s: Floats) -> None:
-    """Discounted least squares of busy time on rows, one sample at a time; slow batches are discounted more slowly."""
+    """Discounted least squares of busy time on rows, one sample at a time. Slow batches are discounted more slowly."""
     size, busy, overhead = batches.size, batches.busy_s, batches.overhead_s
     if not timed.all():
         rows = rows[timed]
@@ -251,8 +251,8 @@ def _fit(table: Table, rows: Ints, batches: Batches, timed: Flags, since_s: Floa
     varied = (count >= LEAST_BATCHES) & (variance > (SPREAD * mean_rows) ** 2)
     slope = covariance / np.where(varied, variance, 1.0)
     fixed = np.where(varied, mean_busy - slope * mean_rows, np.fmax(batch_s, 0.0))
-    # Neither part can be negative, and no batch costs less than the fixed part. Small batches that hardly differ let
-    # noise pass for a fixed cost; a row must not come out too cheap for that, so no more than half of a batch is fixed.
+    # Neither part can be negative, and no batch costs less than the fixed part. With small batches of similar size,
+    # noise can look like a fixed cost. At most half of a batch is therefore fixed, so that rows do not look too cheap.
     fixed = np.minimum(np.maximum(fixed, 0.0), np.minimum(least, MOST_FIXED * mean_busy))
     learned = (count >= FIRST_BATCHES) | (timed_busy >= FIRST_BUSY_S) | ~np.isnan(row_s)
     np.copyto(batch_s, fixed, where=learned)
@@ -262,7 +262,7 @@ def _fit(table: Table, rows: Ints, batches: Batches, timed: Flags, since_s: Floa
 
 
 def _learn_arrivals(table: Table, rows: Ints, time_s: Floats, arrived: Floats) -> None:
-    """Two running rates from counts; a source that was started anew counts from zero again."""
+    """Two running rates from counts. A restarted source counts from zero again."""
     if not len(rows):
         return
     span = table.span("arrived_s", "noise")
@@ -280,7 +280,7 @@ def _learn_arrivals(table: Table, rows: Ints, time_s: Floats, arrived: Floats) -
     rate = more / span_s
     block[0], block[1] = time_s, arrived
     counted_s += span_s
-    # Until a time constant has passed, every second counts the same.
+    # Until a time constant has passed, every second has the same weight.
     least = span_s / np.maximum(counted_s, span_s)
     means = block[2:4]
     means += np.maximum(1 - np.exp(-span_s / _CONSTANTS_S), least) * (rate - means)
@@ -293,10 +293,10 @@ def _learn_arrivals(table: Table, rows: Ints, time_s: Floats, arrived: Floats) -
 
 
 def _row_costs(learned: Floats, batch: UnderWay, now_s: float) -> Floats:
-    """Slot-seconds of a row: what was learned, and what a long batch shows before it is done.
+    """Slot-seconds per row: the learned value, and what a long batch shows before it finishes.
 
-    A batch that has run for a while has cost at least what its tasks have held so far. Where nothing was learned yet,
-    as in the first batch after an outage, its own tasks say what a row costs.
+    A batch that has run for a while has cost at least what its tasks have held so far. If nothing has been learned yet,
+    as in the first batch after an outage, its own tasks show the cost of a row.
     """
     telling = (now_s - batch.started_s > LEAD_S) & (batch.rows > 0)
     per_row = np.where(telling, 1.0 / np.where(batch.rows > 0, batch.rows, 1.0), np.nan)
@@ -305,7 +305,7 @@ def _row_costs(learned: Floats, batch: UnderWay, now_s: float) -> Floats:
 
 
 def read(table: Table, intake: Intake, now_s: float) -> Loads:
-    """Load and cost as known now."""
+    """The current load and cost."""
     rows = intake.rows
     fast, slow, counted_s, noise = table.gather(table.span("fast", "noise"), rows)
     _, started_s, committed_s, _, waiting = table.gather(table.span("rows_done", "waiting"), rows)
@@ -319,7 +319,7 @@ def read(table: Table, intake: Intake, now_s: float) -> Loads:
         ahead = np.minimum(np.maximum(expected, fast + slope * LEAD_S), TREND_LEAP * expected)
         expected = np.where(rising, ahead, expected)
     last_batch_s = committed_s - started_s
-    # While a batch runs, rows pile up behind it unreported; a query that waits has no more than its usual share.
+    # While a batch runs, rows pile up behind it unreported. A waiting query has only its usual share.
     waited_s = np.maximum(now_s - started_s, 0.0)
     waited_s = np.where(intake.in_batch, waited_s, np.minimum(waited_s, last_batch_s + intake.status.interval_s))
     pending = np.fmax(waiting + fast * waited_s, 0.0)
@@ -341,7 +341,7 @@ def read(table: Table, intake: Intake, now_s: float) -> Loads:
         recent_s, recent_p99_s = recent_s.take(rows, axis=1), recent_p99_s.take(rows, axis=1)
     p99_s = np.where(recent_s >= now_s - LATENCY_WINDOW_S, recent_p99_s, -np.inf).max(axis=0)
     p99_s[np.isinf(p99_s)] = np.nan
-    # A copy: the table goes on changing, and an evaluation must not.
+    # A copy: the table keeps changing, and an evaluation must not.
     batch_s, row_s, overhead_s, parallelism = table.gather(table.span("batch_s", "parallelism"), rows).copy()
     if under_way is not None:
         learned, row_s = row_s, _row_costs(row_s, under_way, now_s)

@@ -1,1 +1,1 @@
-"""The controller's models of how applications behave; the simulator's plant never uses them."""
+"""The controller's models of application behaviour. The simulator's plant never uses them."""

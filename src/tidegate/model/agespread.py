@@ -1,7 +1,8 @@
 """Latency distributions made of stretches of rows: ages spread evenly between two bounds, with noise around them.
 
-For a stretch of `r` rows with ages evenly between l and h and logistic noise of scale b (standard deviation σ = bπ/√3),
-the rows above a bound L are `r · b/(h − l) · [ln(1 + e^((h−L)/b)) − ln(1 + e^((l−L)/b))]`: smooth in everything.
+For a stretch of `r` rows with ages spread evenly between l and h and logistic noise of scale b (standard deviation σ =
+bπ/√3), the rows above a bound L are `r · b/(h − l) · [ln(1 + e^((h−L)/b)) − ln(1 + e^((l−L)/b))]`: smooth in
+everything.
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ def _softplus(x: Floats) -> Floats:
 def quantiles(
     shares: tuple[float, ...], rows: Floats, low_s: Floats, high_s: Floats, deviation_s: Floats
 ) -> tuple[Floats, ...]:
-    """Latencies that these shares of the rows do not exceed; stretches by columns in, one array of columns out each.
+    """Latencies that these shares of the rows do not exceed. Takes stretches by columns, returns an array per share.
 
     Noise widens a stretch to an even one of the same variance, `w² = (h − l)² + 12σ²`. The distribution function is
-    exact at 64 points between the least and the largest age, and linear between them. 0 for a column without rows.
-    Where the noise exceeds the stretch, the far tail comes out short: 1.7σ instead of 2.5σ at 99 %.
+    exact at 64 points between the smallest and the largest age, and linear between them. It is 0 for a column without
+    rows. If the noise exceeds the stretch, the far tail comes out short: 1.7σ instead of 2.5σ at 99 %.
 
     >>> one = np.array([[100.0]]), np.array([[1.0]]), np.array([[2.0]]), np.array([[0.0]])
     >>> [round(found.item(), 2) for found in quantiles((0.5, 0.99), *one)]
@@ -61,8 +62,8 @@ def quantiles(
     least, most = np.where(filled, least, 0.0), np.where(filled, most, 0.0)
     bin_s = np.maximum(most - least, _LEAST_WIDTH_S) / (_BINS - 4)
     least = least - bin_s  # room for narrow stretches at the edge, which are widened below
-    # A box of height r/w begins at `low` and ends at `high`. Two running sums turn its edges into its distribution
-    # function, exactly at the grid's points, if an edge between two points is shared out to both.
+    # A box of height r/w begins at `low` and ends at `high`. Two cumulative sums turn its edges into its distribution
+    # function. This is exact at the grid points if an edge between two points is split between both.
     half = np.maximum(half, bin_s / 8)
     height = rows * (bin_s / (2 * half))
     columns = rows.shape[1]
@@ -78,7 +79,7 @@ def quantiles(
     edges: Floats = np.bincount(flat, (weights * (1 - part)).ravel(), size).astype(np.float64, copy=False)
     edges += np.bincount(flat + 1, (weights * part).ravel(), size)[:size]
     reached = np.cumsum(np.cumsum(edges.reshape(columns, -1), axis=1), axis=1)
-    # the second sum is by whole bins: a box that began at a point has reached nothing there
+    # the second sum goes by whole bins: a box that begins at a point contributes nothing there yet
     reached = np.concatenate((np.zeros((columns, 1)), reached[:, :-1]), axis=1)
     total = rows.sum(axis=0)
     return tuple(np.where(filled, _crossing(reached, share * total, least, bin_s), 0.0) for share in shares)

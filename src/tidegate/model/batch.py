@@ -8,7 +8,7 @@ from tidegate.domain.cost import Cost
 
 
 def batch_time(cost: Cost, rows: float, slots: float, tasks: int | None = None) -> float:
-    """`T = o + (a + rows · s) / n`, n the slots that equal tasks keep busy: `tasks / ⌈tasks / slots⌉`.
+    """`T = o + (a + rows · s) / n`, where n slots are kept busy by equal tasks: `tasks / ⌈tasks / slots⌉`.
 
     >>> batch_time(Cost(batch_s=0.2, row_s=0.01, overhead_s=0.3), rows=180, slots=4)
     0.8

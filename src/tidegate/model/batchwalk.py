@@ -1,4 +1,4 @@
-"""Micro-batches of many columns (candidate and path) at once; several at a time where nothing changes."""
+"""Simulates the micro-batches of many columns (candidate and path) at once, several per step if nothing changes."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from tidegate.model.curves import FAR_S, Curves, Floats
 _TICK = 1e-9
 _MOST_STEPS = 2000
 _JUMPS = 5
-"""A jump covers at most this part of the horizon."""
+"""A jump covers at most one part in this many of the horizon."""
 _LEAST_JUMP = 2.0
 _CLOSE = 0.005
-"""Error of a batch time at the end of a jump, against the batch time; twice that, from m²/2."""
+"""Tolerated error of a batch time at the end of a jump, relative to the batch time; doubled, because of m²/2."""
 _MOST_GROWTH = 0.1
-"""Growth of a batch time over a jump."""
+"""Maximum relative growth of a batch time over a jump."""
 _LEAST_PERIOD_S = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """Steps by columns: one batch each, or `count` batches alike. Rows are counted from the oldest waiting one."""
+    """Steps by columns: one batch each, or `count` similar batches. Rows are counted from the oldest waiting one."""
 
     start_s: Floats
     commit_s: Floats
     last_commit_s: Floats
-    """Of the last batch in the step."""
+    """Commit of the last batch in the step."""
     first_row: Floats
     end_row: Floats
     """Both clipped to the rows that have arrived by the horizon."""
@@ -41,16 +41,16 @@ class Walk:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What the batches of each column are subject to."""
+    """The conditions for the batches of each column."""
 
     arrived: Curves
-    """Rows that have come by then."""
+    """Rows that have arrived by a time."""
     power: Curves
-    """Slot-seconds that can have been worked by then."""
+    """Slot-seconds available up to a time."""
     both: Curves
-    """The two together, arrivals first: one question instead of two."""
+    """The two together, arrivals first: one lookup instead of two."""
     steady_until_s: Floats
-    """By column and model step: until when arrivals and slots go on as they do in the step."""
+    """By column and model step: until when arrivals and slots continue as in this step."""
     step_s: float
     batch_s: float
     row_s: float
@@ -61,7 +61,7 @@ class Columns:
 
 
 def walk(world: Columns, batch_left_s: float, batch_rows: float, pause_s: Floats, horizon_s: float) -> Walk:
-    """All batches that start within the horizon and one more; rows still waiting then go on at that one's rate."""
+    """All batches that start within the horizon, and one more. Rows still waiting then continue at its rate."""
     arrived, interval_s, trigger_s = world.arrived, world.interval_s, world.first_trigger_s
     columns = len(interval_s)
     zeros, ones = np.zeros(columns), np.ones(columns)
@@ -87,12 +87,13 @@ def walk(world: Columns, batch_left_s: float, batch_rows: float, pause_s: Floats
         end = np.minimum(came, first + world.admission_rows) if limited else came
         rows = end - first
         commit_s = world.power.when(worked + (rows * world.row_s + world.batch_s))
-        # The next trigger lies whole intervals after the first; a batch that overran it is followed at once.
+        # The next trigger is a whole number of intervals after the first. If a batch overran it, the next one follows
+        # at once.
         next_s = (np.floor((start_s - trigger_s) / period_less_s) + 1) * period_s + trigger_s
         if not always_triggered:
             next_s = np.where(at_once, start_s + period_s, next_s)
         late_s = commit_s - next_s
-        next_s = np.minimum(np.maximum(commit_s, next_s), FAR_S / 2)  # a column that is done may go on, not forever
+        next_s = np.minimum(np.maximum(commit_s, next_s), FAR_S / 2)  # a finished column may continue, but not forever
         apart_s = next_s - start_s
         took_before_s, growth_before_s = took_s, growth_s
         took_s = commit_s - start_s
@@ -102,14 +103,14 @@ def walk(world: Columns, batch_left_s: float, batch_rows: float, pause_s: Floats
         more = np.count_nonzero(going)
         if more:
             ended = before_s >= until_s
-            if np.count_nonzero(ended):  # the rows of this batch came since `before_s`
+            if np.count_nonzero(ended):  # the rows of this batch arrived since `before_s`
                 until_s = np.where(ended, _lookup(world, before_s), until_s)
-            # Rows that a limit leaves waiting came at another rate than those that come now, so jumps are short.
+            # Rows left waiting by a limit arrived at another rate than current ones, so jumps are short.
             longest_s = np.where(came > end, horizon_s / _JUMPS / 2, horizon_s / _JUMPS) if limited else most_s
             jump = _jump(until_s, longest_s, next_s, apart_s, took_s, growth_s, growth_before_s, late_s, period_s)
             jump *= going
             if np.count_nonzero(jump):
-                # The last of these batches takes what has come by its start, or its limit.
+                # The last of these batches takes all rows that have arrived by its start, or its limit.
                 grown_s = jump * growth_s
                 last_apart_s = apart_s + grown_s * (late_s > 0)
                 next_s = next_s + jump * (apart_s + last_apart_s + (last_apart_s - apart_s) / np.maximum(jump, 1.0)) / 2
@@ -156,10 +157,10 @@ def _jump(
     late_s: Floats,
     period_s: Floats,
 ) -> Floats:
-    """How many batches may follow whose times go on growing as they do.
+    """How many batches may follow whose times keep growing at the same rate.
 
-    Over m batches that is wrong by m²/2 of the growth's own change, which bounds m. So do the time until arrivals or
-    slots change, and the time at which batches that overran are in step with their triggers again, or the reverse.
+    Over m batches the error is m²/2 of the change in growth, which bounds m. So do the time until arrivals or slots
+    change, and the time at which overrunning batches are in step with their triggers again, or the reverse.
     """
     slope_s = np.abs(growth_s) + _TICK
     spare_s = period_s - took_s
@@ -175,7 +176,7 @@ def _jump(
 
 
 def steady_level(edges_s: Floats, levels: Floats, tolerance: float) -> Floats:
-    """For each step of each path: until when its level stays as it is there.
+    """For each step of each path: until when its level stays the same.
 
     >>> steady_level(np.arange(5.0), np.array([[2.0, 2.0, 3.0, 3.0]]), tolerance=0.01).tolist()
     [[2.0, 2.0, 4.0, 4.0]]
@@ -184,9 +185,9 @@ def steady_level(edges_s: Floats, levels: Floats, tolerance: float) -> Floats:
 
 
 def steady_slope(edges_s: Floats, levels: Floats, tolerance: float) -> Floats:
-    """For each step of each path: until when its level rises or falls as it does there.
+    """For each step of each path: until when its level keeps its slope.
 
-    Slopes are told apart to `tolerance` of the level, so a straight ramp is one stretch and a jump ends one.
+    Slopes are distinguished to `tolerance` of the level, so a straight ramp is one stretch, and a jump ends a stretch.
 
     >>> steady_slope(np.arange(7.0), np.array([[10.0, 10.0, 10.0, 20.0, 21.0, 22.0]]), tolerance=0.02).tolist()
     [[2.0, 2.0, 3.0, 6.0, 6.0, 6.0]]
@@ -197,7 +198,7 @@ def steady_slope(edges_s: Floats, levels: Floats, tolerance: float) -> Floats:
 
 
 def _until(edges_s: Floats, changes: NDArray[np.bool_]) -> Floats:
-    """The end of the stretch that each step is in, from whether something changes after each step but the last."""
+    """The end of the stretch that each step is in. `changes`: does something change after each step but the last?"""
     ends_s = np.where(changes, edges_s[1:-1], edges_s[-1])
     ends_s = np.concatenate((ends_s, np.full((len(changes), 1), edges_s[-1])), axis=1)
     return np.minimum.accumulate(ends_s[:, ::-1], axis=1)[:, ::-1]

@@ -1,8 +1,8 @@
-"""Many increasing piecewise-linear curves of time, read forwards and backwards with one interpolation for all.
+"""Many increasing piecewise-linear curves of time, evaluated and inverted with one interpolation for all.
 
-A rollout asks, for every candidate and path at once, how many rows have arrived by some time and when a given amount of
-work is done. Each curve is shifted by an offset of its own, so that all of them laid end to end are one increasing
-curve, and one `numpy.interp` answers every question.
+For every candidate and path, a rollout needs to know how many rows have arrived by some time, and when a given amount
+of work is done. Each curve is shifted by its own offset, so that all of them end to end form one increasing curve. One
+`numpy.interp` then answers every question.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 FAR_S = 1e5
-"""How far beyond its last point a curve goes on, at its last slope."""
+"""How far a curve continues beyond its last point, at its last slope."""
 
 
 class Curves:
-    """Curves over shared times; `select` names the curve that each question is about.
+    """Curves over shared times. `select` names the curve for each question.
 
     >>> arrived = Curves.from_rates(np.array([0.0, 1.0, 2.0]), np.array([[10.0, 30.0], [5.0, 5.0]]))
     >>> both = arrived.select(np.array([0, 1]))
@@ -42,7 +42,7 @@ class Curves:
     ) -> Curves:
         """Curves that rise by `rates` between the edges, and by the last rate beyond them.
 
-        What happened earlier is given by times, of which the last is the first edge, and values by curve.
+        The past is given by times, of which the last is the first edge, and by values per curve.
         """
         edges_s = np.append(edges_s, edges_s[-1] + FAR_S)
         values = np.zeros((len(rates), len(edges_s)))
@@ -57,7 +57,7 @@ class Curves:
         return cls(edges_s, values)
 
     def select(self, which: Ints) -> Curves:
-        """The same curves, asked by `at` and `when` in the order of `which`."""
+        """The same curves, evaluated by `at` and `when` in the order of `which`."""
         chosen = object.__new__(Curves)
         chosen.__dict__.update(self.__dict__)
         chosen.select_all(which)
@@ -68,7 +68,7 @@ class Curves:
         self._value_shift = which * self._value_apart
 
     def at(self, time_s: Floats) -> Floats:
-        """The curves' values; questions may have more leading dimensions."""
+        """The curves' values. `time_s` may have more leading dimensions."""
         answer: Floats = np.interp(time_s + self._time_shift, self._flat_times, self._flat_values)
         answer -= self._value_shift
         return answer

@@ -1,8 +1,8 @@
 """What must hold between predictions whatever the timing of triggers: more slots never hurt, more load never helps.
 
-Batches start at triggers, so a slightly faster query can just miss rows that a slower one takes along, and a prediction
-batch by batch may rank the two the wrong way round. Nobody has to use a slot that is there: a candidate is predicted no
-worse than any other that differs from it in fewer slots only, and no path is predicted better than one below it.
+Batches start at triggers. A slightly faster query can just miss rows that a slower one includes, so a prediction batch
+by batch may rank the two the wrong way round. But no slot has to be used. So a candidate is predicted to be no worse
+than any other that differs only in having fewer slots, and no path is predicted to be better than one below it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _EQUAL = 1e-9
 
 
 def never_worse_with_more_slots(measures: Floats, slots: Floats, alike: Sequence[Hashable]) -> Floats:
-    """Measures (where less is better) by candidate in their second dimension; those that are `alike` are compared.
+    """Measures (less is better), with candidates in the second dimension. Candidates that are `alike` are compared.
 
     >>> slots = np.array([[2.0, 2.0], [2.0, 3.0], [1.0, 9.0]])
     >>> never_worse_with_more_slots(np.array([[[0.1], [0.2], [0.0]]]), slots, ["a", "a", "a"]).ravel().tolist()
@@ -30,7 +30,7 @@ def never_worse_with_more_slots(measures: Floats, slots: Floats, alike: Sequence
 
 
 def never_better_with_more_load(measures: Floats, paths: Floats) -> Floats:
-    """Measures by path in their last dimension.
+    """Measures with paths in the last dimension.
 
     >>> never_better_with_more_load(np.array([[[0.2, 0.1]]]), np.array([[5.0, 5.0], [6.0, 5.0]])).ravel().tolist()
     [0.2, 0.2]
@@ -46,7 +46,7 @@ def _at_least(series: Floats) -> NDArray[np.bool_]:
     """[i, j]: series i is nowhere below series j."""
     if len(series) == 1:
         return np.ones((1, 1), dtype=np.bool_)
-    # Only the steps after which some series changes tell anything new.
+    # Only steps after which some series changes add information.
     news = np.ones(series.shape[1], dtype=np.bool_)
     np.any(series[:, 1:] != series[:, :-1], axis=0, out=news[1:])
     series = series[:, news]

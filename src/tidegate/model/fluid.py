@@ -1,20 +1,20 @@
-"""The rate that brings thousands of queues back to their set-points, and the responses a rate leads to.
+"""The rate that brings thousands of queues back to their set-points, and the responses that a rate leads to.
 
-A queue of q₀ rows that is served at a constant rate μ holds at step k `q_k = q₀ + Λ_k − k·Δ·μ` rows, Λ_k those expected
-to arrive until then. The row that arrives last waits q_k/μ for them, and that shall be no more than the reference
-trajectory y_k = r* + (y₀ − r*)⁺ · e^(−kΔ/T_ref) (Q-Flink, section IV-C). Solved for μ, in closed form:
+A queue of q₀ rows served at a constant rate μ holds `q_k = q₀ + Λ_k − k·Δ·μ` rows at step k, where Λ_k rows are
+expected to arrive until then. The row that arrives last waits q_k/μ. This should not exceed the reference trajectory
+y_k = r* + (y₀ − r*)⁺ · e^(−kΔ/T_ref) (Q-Flink, section IV-C). Solved for μ, in closed form:
 
-    μ ≥ max_k (q₀ + Λ_k) / (k·Δ + y_k), and for the rows that wait now q₀/y₁,
+    μ ≥ max_k (q₀ + Λ_k) / (k·Δ + y_k), and for the rows waiting now q₀/y₁,
 
-not less than λ₁, because a queue that was let grow to its set-point has nothing to spare for a surprise, and no more
-than q₀/Δ + λ₁, which is all that the first step can hold.
+but at least λ₁, because a queue that was allowed to grow to its set-point has no margin for a surprise, and at most
+q₀/Δ + λ₁, which is all that the first step can hold.
 
 Rows do not arrive evenly. By Allen–Cunneen for one server, whose waits have an exponential tail, the share p waits no
-longer than r* if `λV·ln(1/(1−p)) / (μ(μ − λ)) ≤ r*`, V = (C_S² + C_D²)/2, which solved for μ is
+longer than r* if `λV·ln(1/(1−p)) / (μ(μ − λ)) ≤ r*`, V = (C_S² + C_D²)/2. Solved for μ:
 
     μ ≥ λ/2 + √(λ²/4 + λ·V·ln(1/(1−p)) / r*)
 
-Everything is in arrays over the applications, so that a control step does thousands of them in a millisecond.
+Everything is in arrays over the applications, so a control step handles thousands of them in a millisecond.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Groups = Ints | slice
-"""Index of each application's group; a slice of all where each is a group of its own."""
+"""Index of each application's group, or a full slice if each is its own group."""
 _LEAST_RATE = 1e-9
-"""Rows per second: a queue that is served more slowly is not served."""
+"""In rows per second: a queue served more slowly counts as not served."""
 
 
 def needed_rates(
@@ -41,11 +41,11 @@ def needed_rates(
 ) -> Floats:
     """Rows per second that each application needs, from n backlogs and n × κ expected arrivals (rows per second).
 
-    Set-points r* and time constants T_ref are by group; `rate_now` is what each is served now, from which its response
-    y₀ = q₀/μ is known.
+    Set-points r* and time constants T_ref are by group. `rate_now` is each application's current service rate, which
+    gives its response y₀ = q₀/μ.
     """
     first, aim_s = expected[:, 0], set_point_s[group]
-    # A queue that nobody serves has waited for as long as its rows took to come.
+    # The rows of a queue that is not served have waited for as long as they took to arrive.
     served = np.where(rate_now > _LEAST_RATE, rate_now, first)
     flows = served > _LEAST_RATE
     behind_s = np.maximum(np.where(flows, backlog / np.where(flows, served, 1.0) - aim_s, 0.0), 0.0)
@@ -58,14 +58,14 @@ def needed_rates(
         if step == 0:
             most = np.maximum(backlog / reference_s, most)
         most = np.maximum(most, (backlog + interval_s * arriving) / (ahead_s + reference_s))
-    # Only the first step is applied, and in it nothing can be served that is not there.
+    # Only the first step is applied, and it can serve only rows that exist.
     return np.asarray(np.minimum(most, backlog / interval_s + first))
 
 
 def uneven_rates(
     rows_per_s: Floats, group: Groups, set_point_s: Floats, tail: Floats, variability: float = 1.0
 ) -> Floats:
-    """Rows per second at which uneven arrivals keep their set-point; `tail` is ln 1/(1−p), by group."""
+    """Rows per second at which uneven arrivals stay within their set-point; `tail` is ln 1/(1−p), by group."""
     half = 0.5 * rows_per_s
     return np.asarray(half + np.sqrt(half * half + rows_per_s * variability * tail[group] / set_point_s[group]))
 

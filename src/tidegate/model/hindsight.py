@@ -1,15 +1,16 @@
 """What recorded arrivals would have meant for pools that never fall below a given size.
 
-Such a pool follows the load as far as it can: an executor that was needed at t is there a lead later, and stays for a
-while. So slow swings are carried by any pool, and what is left over are the bursts that are gone before an executor has
-started: only executors that were there before help with those.
+Such a pool follows the load as far as it can: an executor needed at t is ready a lead time later, and stays for a
+while. So any pool handles slow swings. What remains are bursts that end before an executor has started: only executors
+that were already running help with those.
 
-The queue is a fluid. With A(t) the work that has come, c(t) the slots, and X(t) = A(t) − ∫c, the work that waits is
+The queue is a fluid. If A(t) is the work that has arrived, c(t) the slots, and X(t) = A(t) − ∫c, the waiting work is
 
     Q(t) = X(t) − min over s ≤ t of X(s)
 
-and rows that came at t are done when A − Q has reached A(t). Rows of a batch commit together, after the batch before
-it, so that a row takes up to twice as long as in a fluid: it is over the objective when the fluid takes half of it.
+and rows that arrived at t are done when A − Q has reached A(t). The rows of a batch commit together, after the previous
+batch, so a row takes up to twice as long as in a fluid. A row is over the objective if the fluid takes more than half
+of the objective.
 """
 
 from __future__ import annotations
@@ -22,16 +23,17 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 _TOGETHER = 2.0
-"""Latency of the first row of a batch over the time that a fluid would take: the batch before it, and its own."""
+"""Latency of the first row of a batch relative to a fluid: the batch before it, and its own."""
 
 
 def late_by_floor(
     work: Floats, step_s: float, floors: Floats, needed: Floats, *, lead_s: float, stays_s: float, slack_s: float
 ) -> NDArray[np.bool_]:
-    """Whether the work of each step (columns) is done too late in pools of at least so many slots (rows).
+    """Whether the work of each step (columns) is done too late in pools of at least this many slots (rows).
 
-    `work` is what comes, in slots that it keeps busy; `needed` are the slots of a pool that follows it. Such a pool has
-    what was `needed` a lead before, for as long as executors stay. `slack_s` is what the objective leaves for waiting.
+    `work` is the arriving work, in slots that it keeps busy. `needed` are the slots of a pool that follows it. Such a
+    pool has what was `needed` a lead time before, for as long as executors stay. `slack_s` is what the objective leaves
+    for waiting.
 
     >>> work = np.array([1.0] * 6 + [8.0] * 2 + [1.0] * 12)  # a burst of ten seconds
     >>> late = late_by_floor(work, 5.0, np.array([2.0, 6.0]), work, lead_s=30.0, stays_s=60.0, slack_s=14.0)
@@ -42,20 +44,20 @@ def late_by_floor(
     came = np.concatenate(((0.0,), np.cumsum(work * step_s)))
     spare = came - np.concatenate((np.zeros((len(floors), 1)), np.cumsum(slots * step_s, axis=1)), axis=1)
     done = came - (spare - np.minimum.accumulate(spare, axis=1))
-    # What has been done when the rows that came in the middle of a step have waited for as long as they may.
+    # The work done by the time that rows arriving in the middle of a step have waited for as long as allowed.
     ahead = 0.5 + slack_s / _TOGETHER / step_s
     whole = int(ahead)
     last = len(work)
     first, then = (np.minimum(np.arange(len(work)) + whole + more, last) for more in (0, 1))
     by_then = done[:, first] + (ahead - whole) * (done[:, then] - done[:, first])
-    # Nobody knows yet what becomes of the newest rows.
+    # The outcome of the newest rows is not known yet.
     known = np.arange(len(work)) + whole + 1 <= last
     middle = (came[:-1] + came[1:]) / 2
     return np.asarray((by_then < middle - 1e-9) & known)
 
 
 def _followed(needed: Floats, lead: int, stays: int) -> Floats:
-    """The most that was needed from `lead + stays` steps to `lead` steps ago; before the first step, what it needed.
+    """The maximum needed from `lead + stays` steps to `lead` steps ago. Before the first step, its need is assumed.
 
     >>> _followed(np.array([1.0, 5.0, 1.0, 1.0, 1.0, 1.0]), lead=1, stays=2).tolist()
     [1.0, 1.0, 5.0, 5.0, 5.0, 1.0]

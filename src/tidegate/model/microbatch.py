@@ -1,8 +1,8 @@
 """How many slots a micro-batch query needs: bulk service with a fixed cost per batch.
 
 A batch of `λ·B` rows on `n` slots takes `T = o + (a + λ·B·s) / n`, where `B` is the time between two batches, `o` the
-part of a batch in which no task runs, `a` the slot-seconds a batch costs whatever its size, and `s` those of a row.
-A row waits up to `B` for its batch and leaves with it, `T` later.
+part of a batch in which no task runs, `a` the fixed slot-seconds of a batch, and `s` the slot-seconds of a row. A row
+waits up to `B` for its batch and leaves with it, `T` later.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tidegate.domain.cost import Cost
 
 
 def slots_for_rate(rows_per_s: float, cost: Cost, batch_s: float, utilisation: float) -> float:
-    """Slots that carry the rate with batches `batch_s` apart: `n = (λ·s + a/B) / (u · (1 − o/B))`.
+    """Slots that sustain the rate with batches `batch_s` apart: `n = (λ·s + a/B) / (u · (1 − o/B))`.
 
     >>> round(slots_for_rate(600, Cost(batch_s=0, row_s=0.005, overhead_s=0.5), batch_s=2.0, utilisation=0.8), 6)
     5.0
@@ -29,7 +29,7 @@ def slots_for_rate(rows_per_s: float, cost: Cost, batch_s: float, utilisation: f
 
 
 def slots_for_latency(rows_per_s: float, cost: Cost, interval_s: float, latency_s: float) -> float:
-    """The fewest slots with `B + T ≤ latency`, B = max(interval, T): the last row of a batch is still in time.
+    """The fewest slots with `B + T ≤ latency`, B = max(interval, T), so that all rows of a batch meet the objective.
 
     Either the batch fits into its interval, `T ≤ min(I, L − I)`, or batches follow each other, `T = B ≤ L/2`.
 
@@ -50,10 +50,10 @@ def slots_for_latency(rows_per_s: float, cost: Cost, interval_s: float, latency_
 
 
 def slots_in_waves(needed: float, tasks: int) -> int:
-    """Slots that do the work of `needed` when it comes in `tasks` equal tasks: the last wave may leave some idle.
+    """Slots needed for the work of `needed` slots when it comes in `tasks` equal tasks: the last wave may idle some.
 
-    `tasks` on `n` slots take `⌈tasks / n⌉` waves, as if there were `tasks / ⌈tasks / n⌉` slots: eight tasks keep
-    four slots busy, but five slots do no more than four.
+    `tasks` on `n` slots take `⌈tasks / n⌉` waves, as if there were `tasks / ⌈tasks / n⌉` slots: eight tasks keep four
+    slots busy, but five slots do no more than four.
 
     >>> [slots_in_waves(needed, tasks=8) for needed in (0.5, 2.0, 2.1, 4.0, 4.1, 9.0)]
     [1, 2, 3, 4, 8, 8]
@@ -64,7 +64,7 @@ def slots_in_waves(needed: float, tasks: int) -> int:
 
 
 def rows_in(batch_s: float, slots: int, cost: Cost) -> int | None:
-    """Rows that `slots` finish in a batch of `batch_s`; None where its fixed cost leaves no time for any.
+    """Rows that `slots` finish in a batch of `batch_s`, or None if its fixed cost leaves no time for any.
 
     >>> rows_in(2.5, slots=4, cost=Cost(batch_s=0, row_s=0.005, overhead_s=0.5))
     1600

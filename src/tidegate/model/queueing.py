@@ -3,8 +3,8 @@
     W = P_cb,N / (μ·N·(1 − ρ)) · (C_S² + C_D²)/2          (Allen–Cunneen; Q-Flink, equation 1)
 
 with `P_cb,N` the probability that all N servers are busy (Erlang C), `ρ = λ/(μN)`, and C_S, C_D the coefficients of
-variation of service and inter-arrival times. Exact for M/M/N and M/D/1 (M/G/1: Pollaczek–Khinchine); for others an
-approximation. There is no steady state at ρ ≥ 1: the wait is infinite, and what can be said is when a backlog is gone.
+variation of service and inter-arrival times. Exact for M/M/N and M/D/1 (M/G/1: Pollaczek–Khinchine), otherwise an
+approximation. There is no steady state at ρ ≥ 1: the wait is infinite, and only the drain of a backlog can be computed.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from math import exp, inf, log
 from tidegate.domain.cost import Cost
 
 QUEUEING_DOMINATES = 10.0
-"""Waiting against processing: below it the response is not made in queues, and shares of the CPU would not mend it."""
+"""Ratio of waiting to processing. Below it queues do not dominate the response, and CPU shares would not improve it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A G/G/N queue in numbers: variability is 1 for exponential times and 0 for constant ones.
+    """A G/G/N queue. The coefficients of variation are 1 for exponential times and 0 for constant ones.
 
     >>> mm1 = Queue(rows_per_s=80, service_s=0.01, servers=1)
     >>> round(mm1.utilisation, 3), round(mm1.waiting_s, 3), round(mm1.response_s, 3)
@@ -54,7 +54,7 @@ class Queue:
 
     @property
     def waiting_s(self) -> float:
-        """The mean wait; infinite where the queue has no steady state."""
+        """The mean wait; infinite if the queue has no steady state."""
         busy = erlang_c(self.servers, self.rows_per_s * self.service_s)
         spare = self.servers * (1 - self.utilisation)
         return busy * self.service_s / spare * self.variability if spare > 0 else inf
@@ -64,7 +64,7 @@ class Queue:
         return self.waiting_s + self.service_s
 
     def waiting_quantile_s(self, share: float) -> float:
-        """The wait that `share` of the rows do not exceed: those who wait at all wait exponentially long.
+        """The wait that `share` of the rows do not exceed. Rows that wait at all have exponential waits.
 
         >>> round(Queue(80, 0.01, 1).waiting_quantile_s(0.99), 4)  # ln(0.8 / 0.01) · 0.05
         0.2191
@@ -76,12 +76,12 @@ class Queue:
 
     @property
     def queueing_dominates(self) -> bool:
-        """Whether waiting makes the response: at least ten times processing."""
+        """Whether waiting dominates the response: at least ten times processing."""
         return self.waiting_s >= QUEUEING_DOMINATES * self.service_s
 
 
 def erlang_c(servers: int, offered: float) -> float:
-    """The probability that all servers are busy, `offered = λ/μ`; by Erlang B's recursion, stable for any N.
+    """The probability that all servers are busy, `offered = λ/μ`. Uses Erlang B's recursion, stable for any N.
 
     >>> erlang_c(1, 0.8), round(erlang_c(8, 6.0), 4), erlang_c(2, 2.5)
     (0.8, 0.357, 1.0)
@@ -95,7 +95,7 @@ def erlang_c(servers: int, offered: float) -> float:
 
 
 def drain_s(backlog_rows: float, arrival_rows_per_s: float, service_rows_per_s: float) -> float:
-    """Until a backlog is gone while rows keep coming: `q / (Nμ − λ)`.
+    """Time until a backlog is gone while rows keep arriving: `q / (Nμ − λ)`.
 
     >>> drain_s(100, 50, 70), drain_s(0, 50, 40), drain_s(1, 50, 40)
     (5.0, 0.0, inf)
@@ -107,7 +107,7 @@ def drain_s(backlog_rows: float, arrival_rows_per_s: float, service_rows_per_s: 
 
 
 def reference_s(now_s: float, set_point_s: float, ahead_s: float, time_constant_s: float) -> float:
-    """The exponential way from a response that is too long back to the set-point; below it there is no hurry.
+    """The exponential path from a response that is too long back to the set-point. Below it there is no hurry.
 
     >>> [round(reference_s(5.0, 1.0, ahead_s, 5.0), 2) for ahead_s in (0, 5, 50)], reference_s(0.2, 1.0, 3, 5.0)
     ([5.0, 2.47, 1.0], 1.0)
@@ -117,30 +117,30 @@ def reference_s(now_s: float, set_point_s: float, ahead_s: float, time_constant_
 
 @dataclass(frozen=True, slots=True)
 class BulkResponse:
-    """What rows of a micro-batch query see, from arrival to the commit of their batch."""
+    """The response of a micro-batch query: from a row's arrival to the commit of its batch."""
 
     batch_s: float
     period_s: float
-    """Between two batches: the trigger's interval, or the batch itself where it takes longer."""
+    """Time between two batches: the trigger interval, or the batch time if that is longer."""
     backlog_s: float = 0.0
-    """Until a row that arrives now has the backlog before it admitted."""
+    """Time until the backlog ahead of a row that arrives now is admitted."""
 
     @property
     def mean_s(self) -> float:
-        """Half a period until its batch starts, and the whole batch."""
+        """Half a period until its batch starts, plus the whole batch."""
         return self.backlog_s + self.period_s / 2 + self.batch_s
 
     def quantile_s(self, share: float) -> float:
-        """Rows come evenly over a period: the wait for the batch is uniform."""
+        """Rows arrive evenly over a period, so the wait for the batch is uniform."""
         return self.backlog_s + share * self.period_s + self.batch_s
 
 
 def bulk_response(
     rows_per_s: float, cost: Cost, slots: float, interval_s: float, backlog_rows: float = 0.0
 ) -> BulkResponse:
-    """Bulk service `T = o + (a + λ·B·s)/n`, `B = max(I, T)`; a backlog goes first, with what a period has to spare.
+    """Bulk service `T = o + (a + λ·B·s)/n`, `B = max(I, T)`. A backlog goes first, with the spare part of each period.
 
-    Where batches cannot keep their interval they follow one another: `T = (o + a/n) / (1 − λ·s/n)`, infinite at ρ ≥ 1.
+    Batches longer than the interval follow one another: `T = (o + a/n) / (1 − λ·s/n)`, infinite at ρ ≥ 1.
 
     >>> cost = Cost(batch_s=0.0, row_s=0.01, overhead_s=0.5)
     >>> light = bulk_response(100, cost, slots=2, interval_s=5.0)
@@ -159,7 +159,7 @@ def bulk_response(
         batch_s = period_s = fixed_s / (1 - load) if load < 1 else inf
     if batch_s == inf:
         return BulkResponse(inf, inf, inf)
-    # What a period can take beyond its own arrivals works the backlog off; without a period to keep, larger batches do.
+    # The spare capacity of a period clears the backlog. Without a fixed period, larger batches do.
     busy_share = 1 - fixed_s / period_s if period_s == interval_s else 1.0
     most_rows_per_s = busy_share * slots / cost.row_s if cost.row_s > 0 else inf
     return BulkResponse(batch_s, period_s, drain_s(backlog_rows, rows_per_s, most_rows_per_s))

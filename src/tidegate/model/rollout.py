@@ -1,17 +1,17 @@
-"""What becomes of a micro-batch query under each candidate configuration, over a horizon, for each forecast path.
+"""Predicts a micro-batch query under each candidate configuration, over a horizon, for each forecast path.
 
 All candidates and paths advance together, batch by batch:
 
-    S_k = max(C_(k−1), next trigger after S_(k−1))      a batch starts when the last is done and its trigger has come
-    F_k = min(A(S_k), F_(k−1) + admission)              it takes what has arrived, oldest first
-    C_k: ∫ from S_k + o to C_k of n(t) dt = a + s·(F_k − F_(k−1))          and commits all of it together
+    S_k = max(C_(k−1), next trigger after S_(k−1))      a batch starts after the last one and at its trigger
+    F_k = min(A(S_k), F_(k−1) + admission)              it takes the rows that have arrived, oldest first
+    C_k: ∫ from S_k + o to C_k of n(t) dt = a + s·(F_k − F_(k−1))          and commits all of them together
 
-with A the rows that have arrived, n the effective slots (`slotpath`), and o, a, s the query's cost. A row that arrives
-at t in batch k has the latency C_k − t, so what an admission limit leaves waiting keeps ageing. Batches that hardly
-change are taken several at a time (`batchwalk`). Rows that arrive after the horizon do not count; those before it are
-followed to their commit.
+where A counts the rows that have arrived, n is the effective slots (`slotpath`), and o, a, s are the query's cost. A
+row that arrives at t in batch k has the latency C_k − t, so rows held back by an admission limit keep ageing. Batches
+that hardly change are processed several at a time (`batchwalk`). Rows that arrive after the horizon do not count;
+earlier ones are followed to their commit.
 
-Around this the batch times vary (`variability`), which is what makes the share of rows over the objective smooth.
+Batch times vary around the prediction (`variability`), which makes the share of rows over the objective smooth.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from tidegate.model.variability import batch_deviation_s, overrun_s
 
 _MOST_DRIVER_LOAD = 0.95
 _STEADY_PATH = 0.02
-"""Arrivals that differ by less are taken for the same when several batches are predicted at once."""
+"""Arrivals that differ by less count as equal when several batches are predicted at once."""
 _STEADY_SLOTS = 0.01
 _STRETCHES = 32
-"""Steps of a walk are cut into pieces until there are this many: a few long batches hold rows of very uneven ages."""
+"""Steps of a walk are split into this many pieces, because long batches hold rows of very uneven ages."""
 
 
 def _no_rows() -> Floats:
@@ -45,26 +45,26 @@ class Query:
     """One application as the model sees it now (time 0)."""
 
     batch_s: float
-    """Slot-seconds that a batch costs whatever its size."""
+    """Fixed slot-seconds of a batch."""
     row_s: float
-    """Slot-seconds of a row."""
+    """Slot-seconds per row."""
     overhead_s: float
     """Seconds of a batch in which no task runs."""
     interval_s: float
-    """Between two triggers; 0: the next batch starts when the last is done."""
+    """Time between two triggers; 0 if the next batch starts when the last is done."""
     objective_s: float
     percentile: float = 0.99
     trigger_in_s: float = 0.0
-    """Until the next trigger; the others lie whole intervals after it."""
+    """Time until the next trigger. Later ones follow at whole intervals."""
     waiting_ages_s: Floats = field(default_factory=_no_rows)
-    """Edges of the age profile of rows that wait or run now, oldest first: one more than `waiting_rows`."""
+    """Edges of the age profile of waiting and running rows, oldest first: one more than `waiting_rows`."""
     waiting_rows: Floats = field(default_factory=_no_rows)
     batch_left_s: float = 0.0
-    """Until the batch under way commits; 0 where there is none."""
+    """Time until the running batch commits; 0 if there is none."""
     batch_rows: float = 0.0
-    """Rows in it: the oldest of those waiting."""
+    """Rows in it: the oldest of the waiting rows."""
     tasks: tuple[int, ...] = ()
-    """Tasks of each operator; empty: as many as there are slots."""
+    """Tasks of each operator; empty for as many as there are slots."""
     work_share: tuple[float, ...] = ()
     in_waves: bool = True
     residual: float = 1.0
@@ -74,7 +74,7 @@ class Query:
     cv_arrival: float = 1.0
     """Coefficient of variation of the time between two rows; 1 for Poisson arrivals."""
     driver_load: float = 0.0
-    """Share of the driver's time that other queries take; it stretches the overhead."""
+    """Share of the driver's time used by other queries. It stretches the overhead."""
 
     def __post_init__(self) -> None:
         if min(self.batch_s, self.row_s, self.overhead_s, self.interval_s, self.batch_left_s, self.batch_rows) < 0:
@@ -89,20 +89,20 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One configuration; None keeps what the query has."""
+    """One configuration; None keeps the query's current value."""
 
     slots: Floats
     """Usable slots at each step of the model, from `ramp`."""
     admission_rows: float | None = None
-    """Most rows a batch may take; None: no limit."""
+    """Maximum rows per batch; None for no limit."""
     interval_s: float | None = None
     share: float = 1.0
-    """Of the slots."""
+    """Share of the slots."""
     tasks: tuple[int, ...] | None = None
     pause_s: float = 0.0
-    """No batch starts for this long after the one under way: a restart."""
+    """No batch starts for this long after the running one, because of a restart."""
     held: Floats | None = None
-    """Slots that are paid for at each step; None: the usable ones."""
+    """Slots paid for at each step; None for the usable ones."""
 
     def __post_init__(self) -> None:
         if self.admission_rows is not None and not self.admission_rows > 0:
@@ -115,7 +115,7 @@ class Candidate:
 class Outlook:
     """Predictions by candidate (rows) and path (columns).
 
-    They are about the rows that wait now or arrive within the horizon, each followed to its commit.
+    They cover the rows that wait now or arrive within the horizon, each followed to its commit.
     """
 
     late_share: Floats
@@ -126,16 +126,16 @@ class Outlook:
     percentile_s: Floats
     """Latency at the objective's percentile."""
     backlog_end_rows: Floats
-    """Rows whose work is still to be done at the horizon's end."""
+    """Rows whose work is still to be done at the end of the horizon."""
     oldest_end_s: Floats
-    """Age of the oldest of them then."""
+    """Age of the oldest of them at that time."""
     slot_seconds: Floats
-    """Paid for within the horizon."""
+    """Slot-seconds paid for within the horizon."""
     utilisation: Floats
-    """Work that arrives within the horizon, over what the effective slots can do in it."""
+    """Work that arrives within the horizon, relative to the capacity of the effective slots."""
     driver_busy: Floats
     sustained_rows_per_s: Floats
-    """What the configuration can take in the long run, as it is at the horizon's end."""
+    """Rate that the configuration can sustain in the long run, in its state at the end of the horizon."""
 
     @property
     def late_rows(self) -> Floats:
@@ -200,7 +200,7 @@ def rollout(query: Query, paths: Floats, candidates: Sequence[Candidate], horizo
     held = np.array([c.slots if c.held is None else c.held for c in candidates])
     capacity = np.maximum((effective.sum(axis=1) * step_s)[own] / query.residual, 1e-12)
     work = total * query.row_s + batches * query.batch_s
-    # With a queue, batches follow each other and are large: their fixed part is what a trigger's worth of them costs.
+    # With a queue, batches are large and follow each other, so their fixed cost is that of one batch per trigger.
     period_s = np.maximum(interval_s, overhead_s + 1.0)
     sustained = np.maximum(effective[own, -1] / query.residual - query.batch_s / period_s, 0.0)
     sustained /= max(query.row_s, 1e-12)
@@ -232,7 +232,7 @@ def _steps(paths: Floats, candidates: Sequence[Candidate], horizon_s: float, ste
 
 
 def _effective(query: Query, candidates: Sequence[Candidate], slots: Floats) -> Floats:
-    """Effective slots by candidate and step; candidates with the same tasks share a table."""
+    """Effective slots by candidate and step. Candidates with the same tasks share a table."""
     effective = np.empty_like(slots)
     by_tasks: dict[tuple[int, ...], list[int]] = {}
     for place, candidate in enumerate(candidates):
@@ -245,7 +245,7 @@ def _effective(query: Query, candidates: Sequence[Candidate], slots: Floats) -> 
 
 
 def _waiting(query: Query, scenarios: int, count: int) -> tuple[Floats, Floats]:
-    """Times and running counts of the rows that wait or run now, for each path; no work before now for candidates."""
+    """Times and cumulative counts of waiting and running rows, for each path. Candidates have no work before now."""
     if not len(query.waiting_rows):
         return np.zeros(1), np.zeros((scenarios + count, 1))
     times_s = np.append(-query.waiting_ages_s, 0.0)
@@ -256,13 +256,13 @@ def _waiting(query: Query, scenarios: int, count: int) -> tuple[Floats, Floats]:
 
 
 def _ages(query: Query, walked: Walk, arrived: Curves, interval_s: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-    """Stretches of rows: how many, their least and largest age, and its standard deviation."""
+    """Stretches of rows: their number, smallest and largest age, and the standard deviation of the age."""
     pieces = max(2, _STRETCHES // len(walked.start_s))
     taken, lasts_s = walked.end_row - walked.first_row, walked.last_commit_s - walked.commit_s
     parts = (np.arange(pieces + 1, dtype=np.float64) / pieces)[:, None, None]
     corner_s = walked.commit_s + parts * lasts_s - arrived.when(walked.first_row + parts * taken)
     batch_s = walked.commit_s - walked.start_s
-    corner_s = np.maximum(corner_s, batch_s)  # no row comes after its batch has started
+    corner_s = np.maximum(corner_s, batch_s)  # no row arrives after its batch has started
     high_s = np.maximum(corner_s[:-1], corner_s[1:])
     low_s = np.minimum(corner_s[:-1], corner_s[1:])
     deviation_s = batch_deviation_s(batch_s, walked.busy_s, walked.batch_rows, query.cv_service, query.cv_arrival)
@@ -278,7 +278,7 @@ def _ages(query: Query, walked: Walk, arrived: Curves, interval_s: Floats) -> tu
 
 
 def _left_over(walked: Walk, arrived: Curves, total: Floats, horizon_s: float) -> tuple[Floats, Floats]:
-    """Rows still to be done at the horizon's end, and the age of the oldest; a running batch counts by what is left."""
+    """Rows left at the end of the horizon, and the age of the oldest. A running batch counts by its remainder."""
     span_s = np.maximum(walked.last_commit_s - walked.start_s, 1e-9)
     done = np.clip((horizon_s - walked.start_s) / span_s, 0.0, 1.0)
     finished = np.einsum("kn,kn->n", done, walked.end_row - walked.first_row)

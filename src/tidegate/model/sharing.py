@@ -1,12 +1,13 @@
-"""The part of a pool that an application can count on beside others."""
+"""The part of a pool that an application can count on among others."""
 
 from __future__ import annotations
 
 
 def room(own: float, in_its_way: float, total: float, slots: float) -> float:
-    """The share of the slots that others do not keep busy, and no less than its fair part.
+    """The share of the slots that others do not keep busy, but at least its fair share.
 
-    `own` is what it keeps busy itself, `in_its_way` what those do that do not stand back for it, `total` all together.
+    `own` are the slots it keeps busy itself, `in_its_way` those of applications that do not yield to it, `total` those
+    of all together.
 
     >>> room(own=1.0, in_its_way=1.0, total=2.0, slots=4.0), room(own=1.0, in_its_way=5.0, total=6.0, slots=4.0)
     (0.75, 0.16666666666666666)

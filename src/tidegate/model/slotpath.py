@@ -1,4 +1,4 @@
-"""How many slots' worth of work a pool does over time: executors that start, warm up and retire, and tasks in waves."""
+"""Slots' worth of work that a pool does over time: executors that start, warm up and retire, and tasks in waves."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 LEAST_SLOTS = 1e-6
-"""Stands for no slot at all: work then takes as good as forever, and no division fails."""
+"""Stands for zero slots: work then takes practically forever, and no division fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlotPath:
-    """Slots at each step of the model: what they are worth, and what is paid for."""
+    """Slots at each step of the model: usable ones and paid ones."""
 
     usable: Floats
-    """Warm slots; a slot that warms up counts by its speed."""
+    """Warm slots. A warming slot counts by its speed."""
     held: Floats
-    """Slots of all executors that were asked for and have not gone yet."""
+    """Slots of all executors that were requested and have not left yet."""
 
 
 def ramp(
@@ -37,12 +37,12 @@ def ramp(
     leave_s: float = 0.0,
     stolen: float = 0.0,
 ) -> SlotPath:
-    """From `now` slots to `target`, asked for at time 0.
+    """From `now` slots to `target`, requested at time 0.
 
-    New executors register after `startup_s` and work at `warmup_speed` for `warmup_s` more. Executors that are no
-    longer wanted stay until `leave_s`, when the batch under way is done. A starting or warming slot takes `stolen`
-    slots' worth of processor time from the warm ones, for example where executors share their cores. A step that a
-    change falls into counts in proportion.
+    New executors register after `startup_s` and work at `warmup_speed` for another `warmup_s`. Executors that are no
+    longer wanted stay until `leave_s`, when the running batch is done. A starting or warming slot takes `stolen` slots'
+    worth of processor time from the warm ones, for example if executors share their cores. A step that contains a
+    change counts proportionally.
 
     >>> path = ramp(2, 4, steps=4, step_s=5.0)
     >>> path.usable.tolist(), path.held.tolist()
@@ -70,12 +70,12 @@ def _share_after(moment_s: float, steps: int, step_s: float) -> Floats:
 
 
 def effective_slots(slots: Floats, tasks: Sequence[int], work_share: Sequence[float], in_waves: bool = True) -> Floats:
-    """Slots that a batch keeps busy on the average, when each operator has `tasks` tasks of equal size.
+    """Slots that a batch keeps busy on average, if each operator has `tasks` tasks of equal size.
 
-    `k` tasks on `n` slots take `⌈k/n⌉` waves, as if there were `r = k/⌈k/n⌉ ≤ n` slots; operators follow one another,
-    so those with shares `w` of the work have the weighted harmonic mean `1 / Σ w/r`. Fractions of a slot (warm-up,
-    shares) lie on the line between their neighbours. Where tasks differ a lot or are many, waves blur:
-    `in_waves=False` only takes the limit `min(n, k)`.
+    `k` tasks on `n` slots take `⌈k/n⌉` waves, as if there were `r = k/⌈k/n⌉ ≤ n` slots. Operators follow one another,
+    so operators with shares `w` of the work have the weighted harmonic mean `1 / Σ w/r`. Fractions of a slot (warm-up,
+    shares) are interpolated linearly. If tasks differ a lot or are many, waves blur: `in_waves=False` only applies the
+    limit `min(n, k)`.
 
     >>> effective_slots(np.array([1.0, 2.0, 3.0, 4.0, 7.0, 8.0, 9.0]), tasks=(8,), work_share=(1.0,)).round(2).tolist()
     [1.0, 2.0, 2.67, 4.0, 4.0, 8.0, 8.0]
@@ -96,7 +96,7 @@ def effective_slots(slots: Floats, tasks: Sequence[int], work_share: Sequence[fl
 
 
 def effective_slots_at(slots: float, tasks: Sequence[int], work_share: Sequence[float], in_waves: bool = True) -> float:
-    """The same for one number of slots, without the table: every batch asks for it.
+    """The same for one number of slots, without the table, because every batch needs it.
 
     >>> [effective_slots_at(slots, (4, 1), (0.5, 0.5)) for slots in (4.0, 3.5)]
     [1.6, 1.4666666666666668]
@@ -111,7 +111,7 @@ def effective_slots_at(slots: float, tasks: Sequence[int], work_share: Sequence[
 
 
 def _busy_on(slots: int, tasks: Sequence[int], work_share: Sequence[float], whole: float, in_waves: bool) -> float:
-    """Slots that are kept busy of a whole number of them."""
+    """Slots kept busy out of a whole number of slots."""
     if slots <= 0:
         return 0.0
     seconds = 0.0

@@ -1,1 +1,1 @@
-"""Planners propose, guards limit: from what is known to what is wanted, with reasons."""
+"""Planning: proposers propose actions with reasons, the arbiter settles conflicts, and guards limit the result."""

@@ -1,15 +1,15 @@
-"""Bounds the batches of sources that take a limit: one long batch would hide a growing backlog, and delay every change.
+"""Limits the batch size of sources that accept a limit: one long batch would hide a growing backlog and delay changes.
 
-A query that falls behind pulls ever larger batches, and all rows of a batch wait for its end. A bound of a part of the
-objective, and of what makes up for a batch's fixed cost, keeps them short enough to react to. It is never so tight that
-it turns rows away which the pool could take: small batches say little about the cost of large ones, so whatever was
-done in time is allowed again, and twice as much where it was done quickly. A query whose cost is not known starts with
-a small bound, which grows with every batch that was done quickly (as TCP's slow start does), so that also the first
-batch after an outage is bounded. The gate opens where throttling would do harm: when rows are dropped behind the
-watermark because of it, and before the source deletes rows that wait.
+A query that falls behind reads larger and larger batches, and all rows of a batch wait until it ends. The limit keeps
+batches within part of the objective, and no longer than it takes to amortise their fixed cost. It never turns away rows
+that the pool could process: small batches say little about the cost of large ones, so whatever was processed in time is
+allowed again, and twice as much if it was quick. A query whose cost is unknown starts with a small limit, which grows
+with every quick batch (like TCP's slow start), so the first batch after an outage is limited too. The limit is lifted
+where throttling would do harm: when it causes rows to be dropped behind the watermark, and before the source deletes
+waiting rows.
 
-Where classes share the slots, it is they who limit (`plan/classes`). Rows that a limit leaves in the source keep
-ageing, and the model counts that.
+If the policy has several classes, they set the limits instead (`plan/classes`). Rows that a limit leaves in the source
+keep ageing, and the model counts that.
 """
 
 from __future__ import annotations
@@ -24,38 +24,38 @@ from tidegate.plan.demand import room_for, warm_slots
 from tidegate.plan.planner import NOTHING, Plan, Proposer
 
 FIRST_ROWS = 10_000
-"""What a query that is not known yet may take at once."""
+"""Maximum rows in the first batch of an unknown query."""
 _BATCH_SHARE = 0.4
-"""Of the objective: what a batch may take; the rest is for waiting."""
+"""Share of the objective that a batch may take. The rest is for waiting."""
 _AMORTISED = 10.0
-"""Times the fixed time of a batch: longer ones gain next to nothing, and rows wait for the end of them in vain."""
+"""Longest useful batch, in multiples of its fixed time. Longer batches save almost nothing and make rows wait."""
 _LEAST_S = 2.0
 """Batches are never made shorter than this."""
 _BAND = 0.2
-"""A limit is moved only when it is off by more."""
+"""A limit is changed only if it is off by more than this share."""
 _FASTER = 4
-"""A limit that is not known to be right grows this much with every batch that was done in time."""
+"""A limit that is not yet known to be right grows by this factor with every batch that finishes in time."""
 _TWICE = 2
 _BINDS = 0.8
-"""A batch that takes this share of its limit was bounded by it."""
+"""A batch that takes at least this share of its limit counts as limited by it."""
 _PROVEN_S = 120.0
-"""How long a batch that was done in time counts as proof that as many rows can be."""
+"""How long a batch that finished in time proves that this many rows can be processed."""
 _MORE_DROPS = 0.001
-"""Share of rows dropped beyond what is usual without a limit that counts as harm."""
+"""Share of dropped rows, above the usual share without a limit, that counts as harm."""
 _HARM_S = 600.0
-"""How long the gate stays open after throttling has done harm."""
+"""How long no limit is set after throttling has done harm."""
 _RETENTION_SHARE = 0.5
-"""The oldest waiting row may reach this share of the source's retention before the gate opens."""
+"""The limit is lifted when the oldest waiting row reaches this share of the source's retention."""
 
 
 @dataclass(slots=True)
 class AdmissionMemory:
-    """What batches have proven, and what throttling has done to event time."""
+    """What batches have proven, and the harm that throttling has done to event time."""
 
     proven: dict[str, tuple[float, int]] = field(default_factory=dict)
-    """When, and how many rows, of a batch that was done in time; twice as many where it took less than half of it."""
+    """Time and rows of a batch that finished in time. The rows are doubled if it took less than half of the time."""
     usual_drops: dict[str, float] = field(default_factory=dict)
-    """Share of rows dropped behind the watermark where no limit binds; a running mean over batches that drop some."""
+    """Usual share of rows dropped behind the watermark without a binding limit: a mean over batches with drops."""
     harmed_s: dict[str, float] = field(default_factory=dict)
     """When rows were last dropped because of a limit."""
 
@@ -69,13 +69,13 @@ class Admission(Proposer):
         self.memory: AdmissionMemory = memory or AdmissionMemory()
 
     def watch(self, evaluation: Evaluation) -> None:
-        """Follow what batches are done in time, and the rows that are dropped behind the watermark."""
+        """Record which batches finish in time, and the rows dropped behind the watermark."""
         for place in evaluation.telling:
             for batch in evaluation.samples[place].batches:
                 if batch.dropped_rows and batch.rows:
                     self._watch_drops(evaluation.samples[place], batch, evaluation.time_s)
         if len(evaluation.policy.classes) > 1:
-            return  # nothing is bounded by what batches have proven
+            return  # what batches have proven is not used then
         usable = evaluation.usable.tolist()
         for place, sample in enumerate(evaluation.samples):
             limit = sample.admission_rows
@@ -88,7 +88,7 @@ class Admission(Proposer):
         rows = batch.rows * (_TWICE if batch.duration_s <= batch_s / _TWICE else 1)
         known_s, known = self.memory.proven.get(seen.name, (-inf, 0))
         if batch.duration_s > (1 + _BAND) * batch_s:
-            if batch.rows <= known:  # its rows have become dearer, or its slots fewer
+            if batch.rows <= known:  # its rows have become more expensive, or it has fewer slots
                 self.memory.proven.pop(seen.name, None)
         elif rows >= known or now_s - known_s > _PROVEN_S:
             self.memory.proven[seen.name] = now_s, rows
@@ -97,7 +97,7 @@ class Admission(Proposer):
         if not evaluation.pool.slots:
             return NOTHING
         turnable = evaluation.status.gated & evaluation.status.running & evaluation.planned
-        if len(evaluation.policy.classes) > 1:  # what is known is left to the classes
+        if len(evaluation.policy.classes) > 1:  # known queries are left to the classes
             turnable &= ~evaluation.usable | (evaluation.limits == FIRST_ROWS)
         found = [self._proposal(place, evaluation) for place in turnable.nonzero()[0].tolist()]
         proposals = tuple([proposal for proposal in found if proposal is not None])
@@ -125,7 +125,7 @@ class Admission(Proposer):
             memory.harmed_s[sample.name] = now_s
 
     def _harm(self, sample: ApplicationSample, now_s: float) -> str | None:
-        """Why a limit would do harm now; None where it would not."""
+        """Why a limit would do harm now, or None."""
         harmed_s = self.memory.harmed_s.get(sample.name)
         if harmed_s is not None and now_s - harmed_s < _HARM_S:
             return f"{sample.name}: rows were dropped behind the watermark while batches were bounded; no limit"
@@ -141,7 +141,7 @@ class Admission(Proposer):
 
 
 def _bound(seen: ApplicationEvaluation, evaluation: Evaluation, proven: int) -> Proposal | None:
-    """As many rows as the slots finish in a part of the objective, but no fewer than they have finished in it."""
+    """Limit batches to what the slots finish in part of the objective, but not below what they have finished."""
     workload, sample = seen.workload, seen.sample
     assert workload is not None
     usable = _usable_slots(seen, evaluation)
@@ -158,7 +158,7 @@ def _bound(seen: ApplicationEvaluation, evaluation: Evaluation, proven: int) -> 
 
 
 def _planned_s(seen: ApplicationEvaluation, usable: int) -> float:
-    """How long a batch of a known query may take: long enough to make up for what it costs whatever its size."""
+    """How long a batch of a known query may take: until its fixed cost is amortised, within part of the objective."""
     assert seen.workload is not None
     cost = seen.workload.cost
     return _batch_s(seen, _AMORTISED * (cost.overhead_s + cost.batch_s / usable))
@@ -172,7 +172,7 @@ def _usable_slots(seen: ApplicationEvaluation, evaluation: Evaluation) -> int:
 
 
 def _slow_start(seen: ApplicationEvaluation) -> Proposal | None:
-    """A small bound until the cost of a row is known: larger after every batch that was done in time."""
+    """A small limit until the cost of a row is known. It grows with every batch that finishes in time."""
     sample, limit, batch_s = seen.sample, seen.sample.admission_rows, _batch_s(seen)
     batch = next((batch for batch in reversed(sample.batches) if batch.rows), None)
     if limit is None:

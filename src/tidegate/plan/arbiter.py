@@ -1,8 +1,8 @@
-"""One decision out of many ideas: proposers propose, the arbiter picks the set that goes together.
+"""Makes one decision from many proposals.
 
-Every proposer watches one knob. The arbiter asks them in the order of what their knob costs (admission and shares turn
-at once, state moves within a batch, executors take seconds, restarts pause the job) and settles what they disagree
-about. Only this step's part of a plan is carried out: the next step plans again.
+Every proposer controls one knob. The arbiter asks them in the order of what their knobs cost: admission and shares take
+effect at once, state moves within a batch, executors take seconds, and restarts pause the job. It then resolves
+conflicts. Only this step's part of a plan is carried out; the next step plans again.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from tidegate.plan.restarts import hold_dear_restarts
 from tidegate.plan.state import StateMoves
 
 BUILT_IN: tuple[type[Proposer], ...] = (Admission, Classes, PoolSize, BatchInterval, Operators, StateMoves)
-"""In the order of what their knobs cost; state moves come last, because they follow what the others decide."""
+"""Ordered by the cost of their knobs. State moves come last, because they depend on what the others decide."""
 
 
 class Arbiter:
-    """Asks all proposers, and settles what they disagree about."""
+    """Asks all proposers and resolves conflicts between them."""
 
     def __init__(self, parts: dict[str, Any], proposers: Sequence[Proposer] | None = None) -> None:
-        """`parts` holds the proposers' memories by name: those saved earlier are taken up, and new ones are put in."""
+        """`parts` holds the proposers' memories by name. Saved memories are restored, and new ones are added."""
         self.proposers = tuple(proposers) if proposers is not None else _all_proposers()
         for proposer in self.proposers:
             if proposer.memory is None:
@@ -94,13 +94,13 @@ class Arbiter:
     def _put_off(
         self, proposals: tuple[Proposal, ...], evaluation: Evaluation, names: set[str]
     ) -> tuple[tuple[Proposal, ...], tuple[Reason, ...]]:
-        """Queueing is cheaper than executors: what of a growth can wait is left for later."""
+        """Queueing is cheaper than executors, so the part of a growth that can wait is postponed."""
         if not proposals:
             return (), ()
         kept: list[Proposal] = []
         reasons: list[Reason] = []
         pool = self._pool.memory if self._pool is not None else PoolMemory()
-        # Bursts that are over before an executor has started cannot be waited for.
+        # Bursts that end before an executor has started need their executors in advance.
         past = pool.hindsight.least
         least = max(evaluation.executor_bounds[0], past.size if past is not None else 0)
         calm = len(pool.changed) < USUAL_CHANGES
@@ -134,7 +134,7 @@ def _all_proposers() -> tuple[Proposer, ...]:
 
 
 def _settle(proposals: list[Proposal]) -> tuple[tuple[Proposal, ...], tuple[Reason, ...]]:
-    """One proposal per knob: of two pool sizes the larger, of two limits the tighter, of two others the first."""
+    """Keep one proposal per knob: the larger of two pool sizes, the tighter of two limits, otherwise the first."""
     kept: dict[tuple[object, ...], Proposal] = {}
     reasons: list[Reason] = []
     for proposal in proposals:
@@ -150,7 +150,7 @@ def _settle(proposals: list[Proposal]) -> tuple[tuple[Proposal, ...], tuple[Reas
 
 
 def knob_of(action: Action) -> tuple[object, ...]:
-    """What an action turns: of two actions on one knob only one can be done."""
+    """The knob that an action turns. Of two actions on one knob only one can be carried out."""
     match action:
         case ScaleExecutors():
             return ("executors",)

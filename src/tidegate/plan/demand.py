@@ -1,4 +1,4 @@
-"""An application as the model needs it, made from its evaluation; and the slots that it keeps busy."""
+"""Turns an application's evaluation into the model's input, and computes the slots that it keeps busy."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from tidegate.model.rollout import Query
 from tidegate.model.sharing import room
 
 _BAND = 0.25
-"""How far arrivals may be off where nothing forecasts them."""
+"""How far arrivals may deviate if there is no forecast."""
 _LEAST_BAND, _MOST_BAND = 0.1, 0.5
-"""Where a forecast is not trusted: how far they may be off, by the forecast's own interval."""
+"""Range of the deviation assumed when a forecast is not trusted; within it, the forecast's own interval decides."""
 _AGE_GROUPS = 4
 _COLD_S = 10.0
-"""Executors younger than this would sit on their share of a batch: cold JVM, cold Python workers."""
+"""Executors younger than this would delay a batch: their JVM and Python workers are cold."""
 _CV_SERVICE = 0.15
 
 
 def query_of(seen: ApplicationEvaluation, now_s: float) -> Query:
-    """The state of its queue now: what waits and how old it is, the batch under way, its costs."""
+    """The current state of its queue: the waiting rows and their age, the running batch, and the costs."""
     workload, sample = seen.workload, seen.sample
     assert workload is not None
     rate = max(workload.arrival_rows_per_s, 1e-9)
@@ -37,7 +37,7 @@ def query_of(seen: ApplicationEvaluation, now_s: float) -> Query:
         left_s, rows = _left_s(running, now_s), min(pending, float(running.rows))
     elif sample.in_batch and pending >= 1:
         expected_s, running_s = workload.batch_s, max(0.0, now_s - (sample.last_progress_s or now_s))
-        # A batch that takes longer than usual is expected to take half as long again.
+        # A batch that has run longer than usual is expected to take half as long again.
         left_s = max(expected_s - running_s, running_s / 2 if running_s > 2 * expected_s else 0.0, 0.1)
         rows = min(pending, rate * max(sample.interval_s, expected_s))
     busy = [max(profile.busy_s, 0.0) for profile in seen.detail.profiles]
@@ -56,14 +56,14 @@ def query_of(seen: ApplicationEvaluation, now_s: float) -> Query:
         in_waves=seen.detail.in_waves,
         residual=seen.detail.residual,
         cv_service=_CV_SERVICE,
-        # The newest rows arrived just now; older ones came at the usual rate.
+        # The newest rows arrived just now; older ones arrived at the usual rate.
         waiting_ages_s=np.linspace(oldest_s, 0.0, groups + 1) if groups else np.zeros(0),
         waiting_rows=np.full(groups, pending / max(groups, 1)),
     )
 
 
 def _left_s(batch: RunningBatch, now_s: float) -> float:
-    """How long a batch will still take if it goes on as it did: by its tasks, each as long as those that are done."""
+    """Remaining time of a batch, assuming that its remaining tasks take as long as the finished ones."""
     spent_s, running_s = (batch.busy_s or 0.0) + (batch.held_s or 0.0), max(0.0, now_s - batch.started_s)
     if not batch.tasks_done or spent_s <= 0:
         return max(0.1, running_s / 2)
@@ -74,14 +74,14 @@ def _left_s(batch: RunningBatch, now_s: float) -> float:
 def path_of(seen: ApplicationEvaluation, steps: int, step_s: float, lead_s: float) -> Floats:
     """Arrivals to expect: lower edge, mean and upper edge, in rows per second at each step.
 
-    The edges count in full until new executors could be there, and fade out after that: what turns out to come later
-    can still be bought for later, so it need not be insured against now.
+    The edges count in full until new executors could be ready, and fade out after that: executors for later arrivals
+    can still be requested later.
     """
     workload = seen.workload
     assert workload is not None
     path = seen.path
     if path is None or not path.trusted:
-        # The recent trend with a wide band: a forecast that has not earned trust follows every burst to the skies.
+        # Use the recent trend with a wide band: an untrusted forecast would extrapolate every burst.
         expected, band = workload.expected_rows_per_s, _BAND
         if path is not None:
             spread = float(path.upper[0] - path.mean[0]) / max(expected, 1e-9)
@@ -103,7 +103,7 @@ def _stretch(values: Floats, path: ArrivalPath, steps: int, step_s: float) -> Fl
 
 
 def busy_slots(seen: ApplicationEvaluation, rows_per_s: float | None = None) -> float:
-    """Slots that its rows and batches keep busy on the average, at this rate or at the one that is expected."""
+    """Slots that its rows and batches keep busy on average, at this rate or at the expected one."""
     workload = seen.workload
     assert workload is not None
     rate = workload.expected_rows_per_s if rows_per_s is None else rows_per_s
@@ -112,7 +112,7 @@ def busy_slots(seen: ApplicationEvaluation, rows_per_s: float | None = None) -> 
 
 
 def warm_slots(pool: ExecutorPool, now_s: float) -> int:
-    """Slots of executors that have been there for a while; those of one executor where none has.
+    """Slots of executors that are past their warm-up, or those of one executor if there are none.
 
     >>> from tidegate.domain import ExecutorSample
     >>> warm, cold = (ExecutorSample(name, "here", 2, 0, since_s) for name, since_s in (("0", 0.0), ("1", 95.0)))
@@ -123,9 +123,9 @@ def warm_slots(pool: ExecutorPool, now_s: float) -> int:
 
 
 def room_for(place: int, evaluation: Evaluation, slots: float) -> float:
-    """The share of the slots that it can count on: what the others do not keep busy, and no less than its fair part.
+    """The share of the slots that it can count on: what the others leave free, but at least its fair share.
 
-    Lighter classes stand back: only applications that weigh at least as much are in its way.
+    Lighter classes yield, so only applications of at least the same weight count.
     """
     own = evaluation.busy_slots.item(place)
     return room(own, evaluation.busy_beside(place), evaluation.all_busy_slots, slots)

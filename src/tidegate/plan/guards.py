@@ -1,4 +1,4 @@
-"""Guards: what keeps a wanted action from doing harm. Each says its name when it holds or shortens something."""
+"""Guards keep proposed actions from doing harm. Each gives its name when it holds back or reduces an action."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ _KNOBS: dict[type[Action], Knob] = {
 
 @dataclass(slots=True)
 class GuardMemory:
-    """When the pool last changed, the disruptions of the last hour, and what the day has cost so far."""
+    """When the pool last changed, the disruptions of the last hour, and today's cost so far."""
 
     grew_s: float | None = None
     changed_s: float | None = None
     disruptions_s: list[float] = field(default_factory=list)
     day_s: float = 0.0
-    """When the budget's day began."""
+    """When the current budget day began."""
     spent_s: float = 0.0
     """Executor-seconds since then."""
     seen_s: float | None = None
@@ -64,7 +64,7 @@ class GuardMemory:
 
 @dataclass(frozen=True, slots=True)
 class GuardContext:
-    """What guards look at."""
+    """What guards can see."""
 
     time_s: float
     pool: ExecutorPool
@@ -75,39 +75,39 @@ class GuardContext:
     fleet: FleetSample | None = None
     standing: Standing | None = None
     urgent: frozenset[Action] = frozenset()
-    """Proposals for the sake of an objective that is being missed."""
+    """Proposals that help an objective that is being missed."""
 
 
 Verdict = tuple[Action | None, Reason | None]
-"""The action that may go on (None: none), and why it is not the one that was wanted."""
+"""The action that may proceed, or None, and why it differs from the proposed one."""
 Guard = Callable[[Action, GuardContext], Verdict]
 
 
 class WatchfulGuard(ABC):
-    """A guard that remembers. As a proposer's, its memory changes in `watch` and `learn` alone; it is in `memory`."""
+    """A guard with memory. As for proposers, the memory changes only in `watch` and `learn` and is kept in `memory`."""
 
     name: str
     memory: Any = None
 
     def watch(self, evaluation: Evaluation) -> None:  # noqa: B027
-        """Remember what was seen; called at every step, in every mode, before anything is checked."""
+        """Remember what was observed. Called at every step, in every mode, before anything is checked."""
 
     @abstractmethod
     def check(self, action: Action, context: GuardContext) -> Verdict: ...
 
     def learn(self, decision: Decision, receipt: Receipt) -> None:  # noqa: B027
-        """Remember what became of a decision that was carried out."""
+        """Remember the outcome of a decision that was carried out."""
 
 
 def scalable(action: Action, context: GuardContext) -> Verdict:
-    """Somebody else may rule the size of the pool."""
+    """Hold back scaling where something else controls the size of the pool."""
     if isinstance(action, ScaleExecutors) and not context.pool.scalable:
         return None, Reason("scalable", "the executor pool is not ours to scale here (see dynamic_allocation)")
     return action, None
 
 
 def knobs(action: Action, context: GuardContext) -> Verdict:
-    """The policy says which knobs may be turned."""
+    """Turn only the knobs that the policy allows."""
     knob = _KNOBS[type(action)]
     if getattr(context.policy.knobs, knob):
         return action, None
@@ -115,7 +115,7 @@ def knobs(action: Action, context: GuardContext) -> Verdict:
 
 
 def bounds(action: Action, context: GuardContext) -> Verdict:
-    """Never outside the policy's minimum and maximum."""
+    """Stay within the policy's minimum and maximum."""
     if not isinstance(action, ScaleExecutors):
         return action, None
     rule = context.policy.executors
@@ -127,7 +127,7 @@ def bounds(action: Action, context: GuardContext) -> Verdict:
 
 
 def scheduled_minimum(action: Action, context: GuardContext) -> Verdict:
-    """Never fewer executors than a scheduled minimum asks for, while its span is open."""
+    """Never go below a scheduled minimum while its period is active."""
     if not isinstance(action, ScaleExecutors):
         return action, None
     scheduled = context.policy.scheduled_minimum(context.time_s)
@@ -140,7 +140,7 @@ def scheduled_minimum(action: Action, context: GuardContext) -> Verdict:
 
 
 def budget(action: Action, context: GuardContext) -> Verdict:
-    """Never more executors than the day's budget pays for; the minimum is kept in any case."""
+    """Never use more executors than the day's budget pays for. The minimum is always kept."""
     if not isinstance(action, ScaleExecutors):
         return action, None
     affordable = context.policy.affordable_executors(context.time_s, context.spent_today)
@@ -153,7 +153,7 @@ def budget(action: Action, context: GuardContext) -> Verdict:
 
 
 def freeze(action: Action, context: GuardContext) -> Verdict:
-    """Nothing disruptive in a freeze. Growth, admission at a gate and shares go on: they pause nobody."""
+    """No disruptive actions during a freeze. Growth, admission limits and shares continue: they pause nothing."""
     frozen = context.policy.frozen(context.time_s)
     if frozen is None:
         return action, None
@@ -167,12 +167,12 @@ def freeze(action: Action, context: GuardContext) -> Verdict:
 
 
 def step_size(action: Action, context: GuardContext) -> Verdict:
-    """At most twice or half the pool at once, but two executors always: cold ones slow warm ones down."""
+    """At most double or halve the pool at once, but always allow two executors. Cold executors slow down warm ones."""
     if not isinstance(action, ScaleExecutors):
         return action, None
     now = context.pool.requested
     allowed = min(max(action.target, now - max(2, now // 2)), now + max(2, now))
-    # The bounds are absolute: a pool that is outside them goes back in one step.
+    # The bounds are absolute: a pool outside them returns in one step.
     policy, time_s = context.policy, context.time_s
     allowed = min(max(allowed, policy.least_executors(time_s)), policy.most_executors(time_s, context.spent_today))
     if allowed == action.target:
@@ -181,7 +181,7 @@ def step_size(action: Action, context: GuardContext) -> Verdict:
 
 
 def cool_down(action: Action, context: GuardContext) -> Verdict:
-    """Give the last change time to show its effect."""
+    """Give the last change time to take effect."""
     if not isinstance(action, ScaleExecutors):
         return action, None
     rule, memory = context.policy.guards, context.memory
@@ -194,9 +194,9 @@ def cool_down(action: Action, context: GuardContext) -> Verdict:
 
 
 def disruption_budget(action: Action, context: GuardContext) -> Verdict:
-    """A bound on shrinks and restarts in an hour. Growing disturbs nobody and may be a rescue: it always passes.
+    """Limit the shrinks and restarts per hour. Growth always passes: it disturbs nobody and may be a rescue.
 
-    The centre of a fleet only grants restarts: it has tokens, and the host that restarts something counts it.
+    The centre of a fleet only grants restarts. It uses tokens, and the host that restarts an application counts it.
     """
     if context.fleet is not None or not is_disruption(action, context):
         return action, None
@@ -208,14 +208,14 @@ def disruption_budget(action: Action, context: GuardContext) -> Verdict:
 
 
 def is_disruption(action: Action, context: GuardContext) -> bool:
-    """Does the action unsettle a running job?"""
+    """Does the action disrupt a running job?"""
     if isinstance(action, ScaleExecutors):
         return action.target < context.pool.requested
     return isinstance(action, SetParallelism | SetBatchInterval)
 
 
 def moves_a_running_one(action: Action, context: GuardContext) -> bool:
-    """Does the action stop an application that runs? One that has no host, or has lost it, is only started."""
+    """Does the action stop a running application? One that has no host, or has lost it, is only started."""
     if not isinstance(action, MoveApplication) or context.fleet is None:
         return False
     known = context.fleet.by_name.get(action.application)
@@ -228,7 +228,7 @@ GUARDS: dict[str, Guard] = {
     "bounds": bounds,
     "scheduled-minimum": scheduled_minimum,
     "budget": budget,
-    # After the bounds: they can make a shrink of what was a growth.
+    # After the bounds, because they can turn a growth into a shrink.
     "freeze": freeze,
     "step-size": step_size,
     "cool-down": cool_down,
@@ -237,13 +237,13 @@ GUARDS: dict[str, Guard] = {
 
 
 def all_guards() -> dict[str, Guard]:
-    """The built-in guards, and after them those that are plugged in."""
+    """The built-in guards, followed by plug-ins."""
     plugged_in: dict[str, Guard] = {name: extensions.part("guards", name) for name in extensions.names("guards")}
     return GUARDS | plugged_in
 
 
 def watch(memory: GuardMemory, time_s: float, pool: ExecutorPool, policy: Policy) -> None:
-    """Count the executor-seconds of the day, for its budget."""
+    """Count the day's executor-seconds for its budget."""
     day_s = policy.day_start_s(time_s)
     if day_s != memory.day_s:
         memory.day_s, memory.spent_s = day_s, 0.0
@@ -255,7 +255,7 @@ def watch(memory: GuardMemory, time_s: float, pool: ExecutorPool, policy: Policy
 def guard(
     proposals: tuple[Proposal, ...], context: GuardContext, guards: Mapping[str, Guard] = GUARDS
 ) -> tuple[tuple[Action, ...], tuple[Held, ...]]:
-    """Pass every proposal through every guard. Nothing is remembered: what gets through may only be recommended."""
+    """Pass every proposal through every guard. Nothing is remembered: the result may be only a recommendation."""
     actions: list[Action] = []
     held: list[Held] = []
     for proposal in proposals:
@@ -273,7 +273,7 @@ def guard(
 
 
 def remember(action: Action, context: GuardContext) -> None:
-    """The action was taken: count it, in the light of the context in which it was decided."""
+    """Count an action that was carried out, in the context in which it was decided."""
     memory, now_s = context.memory, context.time_s
     if is_disruption(action, context):
         memory.disruptions_s = [time_s for time_s in memory.disruptions_s if time_s > now_s - _HOUR_S] + [now_s]

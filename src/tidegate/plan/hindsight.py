@@ -1,9 +1,9 @@
-"""The size that the recent past says is enough: with fewer executors its bursts would have been late.
+"""The pool size that recent bursts would have needed.
 
-A burst that is over before an executor has started can only be met by executors that are already there. Nobody can say
-when the next one comes, but what the last ones would have needed is known: the arrivals of the last half hour are
-played again for every size (`model/hindsight.py`). Older ones count less, so that a surprise is forgotten in the end.
-Where rows may wait until executors have started, nothing is late in hindsight, and nothing is held.
+A burst that ends before an executor has started can only be absorbed by executors that are already running. The time of
+the next burst is unknown, but what the last ones would have needed is known: the arrivals of the last half hour are
+replayed for every size (`model/hindsight.py`). Older arrivals count less, so a surprise is eventually forgotten. If the
+objective is long enough to wait for executors to start, the replay has no rows over the objective and sets no minimum.
 """
 
 from __future__ import annotations
@@ -20,36 +20,36 @@ from tidegate.model.hindsight import late_by_floor
 from tidegate.plan.demand import busy_slots, room_for
 
 LASTS_S = 1800.0
-"""How far back it looks."""
+"""How far back to look."""
 UNMEASURED_STARTUP_S = 20.0
-"""A usual executor in a cloud. Until one was measured, it is safer to expect a slow one than a quick one."""
+"""A typical executor in a cloud. Until a start-up has been measured, it is safer to assume a slow one."""
 _SPENT = 0.5
-"""Of the error budget: what bursts like the past ones may spend before a shrink; the rest is for surprises."""
+"""Share of the error budget that bursts like the past ones may spend before a shrink. The rest is for surprises."""
 _FULL = 0.85
-"""Busy share of a pool that follows the load."""
+"""Utilisation of a pool that follows the load."""
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A size that recent arrivals would have needed, and what the next smaller one would have led to."""
+    """A size that recent arrivals would have needed, and the outcome with one executor fewer."""
 
     size: int
     application: str
-    """The one that would have needed most."""
+    """The most demanding application."""
     late_share: float
-    """Of its rows, with one executor fewer."""
+    """Share of its rows over the objective with one executor fewer."""
     known_s: float
-    """How much of the past is known."""
+    """Length of the history."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hindsight:
-    """What the recent past says about the size; None where it says nothing."""
+    """What the recent past says about the size; None means no requirement."""
 
     keep: Need | None = None
-    """The pool does not shrink below it: one executor fewer would have spent half of an error budget."""
+    """Do not shrink below this size: one executor fewer would have spent half of an error budget."""
     least: Need | None = None
-    """The pool grows to it: one executor fewer would have spent all of it."""
+    """Grow to this size: one executor fewer would have spent a whole error budget."""
 
 
 def look_back(
@@ -72,7 +72,7 @@ def look_back(
 
 
 def _need(sizes: Ints, late: Floats, allowed: float, name: str, known_s: float) -> Need | None:
-    """The size after the last one that is too small.
+    """One more than the largest size that is too small.
 
     >>> _need(np.array([1, 2, 3]), np.array([0.4, 0.02, 0.0]), allowed=0.01, name="orders", known_s=60.0)
     Need(size=3, application='orders', late_share=0.02, known_s=60.0)

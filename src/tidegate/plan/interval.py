@@ -1,14 +1,14 @@
-"""The batch interval: longer where every batch's fixed cost takes slots that others need, shorter where latency counts.
+"""The batch interval: longer where the fixed cost of batches takes needed slots, shorter where latency counts.
 
-A batch costs `a` slot-seconds and `o` seconds of the driver whatever its size, so with batches I apart `a/I` slots and
-`o/I` of the driver go into nothing but batches (`model/microbatch.py`). A longer interval saves that, and rows wait
-longer for their batch. Half and twice the interval are rolled out along the forecast, and taken
+Whatever its size, a batch costs `a` slot-seconds and `o` seconds of the driver. At an interval I, `a/I` slots and `o/I`
+of the driver are spent on this fixed cost (`model/microbatch.py`). A longer interval saves some of it, but rows wait
+longer for their batch. Half and twice the interval are rolled out along the forecast:
 
-- twice: if it saves half an executor, or eases a driver that is nearly busy, and rows keep to half of their objective;
-- half: if the objective is in danger and batches would still fit, or a QoS graph says that faster is worth it.
+- twice is chosen if it saves half an executor or relieves a busy driver, and rows stay within half of their objective;
+- half is chosen if the objective is in danger and batches would still fit, or if a QoS graph says it is worth it.
 
-A trigger that the user chose is not changed for less. Through a gate the interval only grows: batches cannot come more
-often than the query's own trigger.
+Nothing less justifies changing a trigger that the user chose. Through a gate the interval only grows: batches cannot
+come more often than the query's own trigger.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from tidegate.plan.planner import NOTHING, Plan, Proposer
 
 _LOOK_EVERY_S = 30.0
 _SETTLES_S = 120.0
-"""An interval is not changed again before this has passed."""
+"""Minimum time between two changes of an interval."""
 _MOST_APPLICATIONS = 64
-"""With more applications nobody's trigger decides about the pool."""
+"""With more applications, no single trigger affects the size of the pool."""
 _STEP_S, _HORIZON_S = 2.0, 60.0
 _LEAST_S = 0.5
 _SLACK = 0.5
-"""Of the objective: what the slowest rows may take with a longer interval."""
+"""Share of the objective that the slowest rows may take with a longer interval."""
 _DANGER = 0.8
-"""Of the objective: the slowest rows come close to it."""
+"""Share of the objective from which the slowest rows put it in danger."""
 _HELPS = 0.85
-"""Of the latency: what a shorter interval has to bring it down to."""
+"""A shorter interval must reduce the latency to at most this share."""
 _DRIVER_BUSY = 0.8
 _EXECUTOR = 0.5
-"""Of an executor's slots: what a longer interval has to save."""
+"""Share of an executor's slots that a longer interval must save."""
 _WORTH = 0.05
-"""Utility that a shorter interval has to add."""
+"""Utility that a shorter interval must add."""
 
 
 @dataclass(slots=True)
 class IntervalMemory:
-    """Intervals that were asked for, and when; triggers as they were first seen."""
+    """Requested intervals with their times, and the triggers as first seen."""
 
     asked: dict[str, tuple[float, float]] = field(default_factory=dict)
     """`(time_s, interval_s)` by application."""
@@ -57,7 +57,7 @@ class IntervalMemory:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An interval, and what it leads to."""
+    """An interval and its predicted outcome."""
 
     interval_s: float
     p99_s: float
@@ -69,7 +69,7 @@ class Option:
 
 
 class BatchInterval(Proposer):
-    """Doubles or halves the interval of one application at a time, where that is worth a change."""
+    """Doubles or halves the interval of one application at a time, if that is worth a change."""
 
     name = "interval"
 
@@ -78,7 +78,7 @@ class BatchInterval(Proposer):
         self._found: tuple[Proposal, Prediction] | None = None
 
     def watch(self, evaluation: Evaluation) -> None:
-        """Look at the intervals now and then; the result depends on what was seen alone."""
+        """Examine the intervals from time to time. The result depends only on observations."""
         memory, now_s = self.memory, evaluation.time_s
         self._found = None
         if now_s - memory.looked_s < _LOOK_EVERY_S or len(evaluation.samples) > _MOST_APPLICATIONS:
@@ -103,7 +103,7 @@ class BatchInterval(Proposer):
         return Plan((proposal,), predictions=(prediction,))
 
     def learn(self, decision: Decision, receipt: Receipt) -> None:
-        """What was refused counts as tried: it is not asked for again at once."""
+        """A refused request counts as tried and is not repeated at once."""
         outcomes = {answer.action: answer.outcome for answer in receipt.actions}
         for action in decision.actions:
             if isinstance(action, SetBatchInterval):
@@ -138,9 +138,10 @@ class BatchInterval(Proposer):
 
 
 def _may_save(seen: ApplicationEvaluation, evaluation: Evaluation, now_s: float) -> bool:
-    """Could twice the interval be worth it? Costs alone mostly say no, and then nothing has to be rolled out.
+    """Could twice the interval be worth it? The costs alone usually rule it out, and then no rollout is needed.
 
-    In a rollout at most one batch starts in an interval; that it may be off by a jump is allowed for by half.
+    A rollout starts at most one batch per interval. Halving the driver's threshold allows for the error of a jump
+    (`model/batchwalk.py`).
     """
     assert seen.workload is not None
     cost = seen.workload.cost
@@ -153,7 +154,7 @@ def _batch_slots(cost: Cost, interval_s: float) -> float:
 
 
 def _options(seen: ApplicationEvaluation, evaluation: Evaluation, intervals: list[float]) -> list[Option]:
-    """Every interval in the long run: nothing waits, and arrivals are at the upper edge of their forecast."""
+    """The long-run outcome of every interval: no backlog, and arrivals at the upper edge of the forecast."""
     assert seen.workload is not None
     steps, slots = ceil(_HORIZON_S / _STEP_S), float(evaluation.pool.slots)
     query = replace(
@@ -181,7 +182,7 @@ def _options(seen: ApplicationEvaluation, evaluation: Evaluation, intervals: lis
 
 
 def _utility(seen: ApplicationEvaluation, evaluation: Evaluation, p50_s: float, p99_s: float) -> float | None:
-    """Mean utility of the graphs over the latency of rows; None where the policy has none."""
+    """Mean utility of the QoS graphs for row latency, or None if the policy has none."""
     rule = evaluation.policy.applications.get(seen.name)
     latencies = {"latency_p50_s": p50_s, "latency_p99_s": p99_s}
     graphs = [graph for graph in (rule.qos_graphs if rule else ()) if graph.operator is None]
@@ -192,7 +193,7 @@ def _utility(seen: ApplicationEvaluation, evaluation: Evaluation, p50_s: float, 
 def _saves(
     seen: ApplicationEvaluation, evaluation: Evaluation, now: Option, longer: Option
 ) -> tuple[Option, Reason] | None:
-    """A longer interval, where the objective has room for it and it saves enough."""
+    """The longer interval, if the objective has room for it and it saves enough."""
     saved = now.batch_slots - longer.batch_slots
     enough = saved >= _EXECUTOR * evaluation.pool.slots_per_executor
     eases = now.driver_busy > _DRIVER_BUSY and longer.driver_busy < now.driver_busy
@@ -208,7 +209,7 @@ def _saves(
 
 
 def _speeds_up(seen: ApplicationEvaluation, now: Option, shorter: Option) -> tuple[Option, Reason] | None:
-    """A shorter interval, where the objective is in danger or faster is worth something."""
+    """The shorter interval, if the objective is in danger or lower latency has a value."""
     in_danger = now.p99_s > _DANGER * seen.objective.latency_s and shorter.p99_s < _HELPS * now.p99_s
     gained = (shorter.utility or 0.0) - (now.utility or 0.0)
     if not (in_danger or gained >= _WORTH) or shorter.late_share > now.late_share:

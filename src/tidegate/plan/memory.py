@@ -1,7 +1,7 @@
-"""Tells memory that is too small from too few executors: more executors of the same kind do not help the former.
+"""Distinguishes too little memory from too few executors: more executors of the same kind do not help the former.
 
-Three signs, each over the last batches of an application: tasks stand still for the garbage collector, data goes to
-disk because it does not fit, attempts end because memory ran out. State in memory is held against what executors have.
+There are three signs, each over the last batches of an application: tasks stall in garbage collection, data spills to
+disk, or attempts fail because memory ran out. In-memory state is also compared with the executors' heap.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from tidegate.domain.codec import from_tree
 from tidegate.evaluate.evaluation import Evaluation
 
 _WEIGHT = 0.2
-"""Of the newest batch in the running means: about ten batches count."""
+"""Weight of the newest batch in the running means: about ten batches count."""
 _GC_SHARE = 0.15
-"""Of the tasks' time; a healthy heap spends a few per cent."""
+"""Share of task time. A healthy heap spends a few per cent."""
 _LEAST_GC_S = 0.2
-"""Per batch: of a tiny batch one collection is most of its time."""
+"""Per batch. In a tiny batch, a single collection takes most of the time."""
 _SPILLING = 0.5
-"""Of the batches."""
+"""Share of the batches."""
 _STATE_SHARE = 0.5
-"""Of an executor's heap."""
+"""Share of an executor's heap."""
 _REMEMBERED_S = 600.0
 _LEAST_BATCHES = 5
 _MOST_ADVISED = 8
@@ -31,7 +31,7 @@ _MIB = 1024**2
 
 @dataclass(slots=True)
 class Pressure:
-    """What has been seen of one application."""
+    """Memory pressure of one application."""
 
     batches: int = 0
     gc_s: float = 0.0
@@ -39,15 +39,15 @@ class Pressure:
     spilling: float = 0.0
     """Share of the batches that spilled."""
     spilled_bytes: float = 0.0
-    """Per batch that did."""
+    """Mean over the batches that spilled."""
     out_of_memory: int = 0
-    """Attempts of tasks since the first of them."""
+    """Failed task attempts since the first recent one."""
     last_out_s: float = 0.0
     state_bytes: int = 0
 
     @property
     def gc_share(self) -> float:
-        """Of the tasks' time."""
+        """Garbage collection as a share of task time."""
         return min(self.gc_s / self.busy_s, 1.0) if self.busy_s > 0 else 0.0
 
     def take_in(self, batch: BatchSample) -> None:
@@ -73,18 +73,18 @@ class Pressure:
 
 @dataclass(slots=True)
 class MemoryBook:
-    """By application."""
+    """Memory pressure by application."""
 
     seen: dict[str, Pressure] = field(default_factory=dict)
 
 
 class MemoryWatch:
-    """Follows the signs, and says what to change where one of them stays."""
+    """Watches for the signs, and advises what to change if one of them persists."""
 
     name = "memory"
 
     def __init__(self, parts: dict[str, Any]) -> None:
-        """`parts` holds memories by name: one saved earlier is taken up, or a new one put in."""
+        """`parts` holds memories by name. A saved one is restored, otherwise a new one is added."""
         saved = parts.get(self.name)
         self.memory = from_tree(MemoryBook, saved) if isinstance(saved, dict) else saved or MemoryBook()
         parts[self.name] = self.memory
@@ -113,7 +113,7 @@ class MemoryWatch:
 
 
 def _advised(name: str, seen: Pressure, pool: ExecutorPool, now_s: float) -> Reason | None:
-    """The most telling sign; None where memory is no problem."""
+    """Advice for the most telling sign, or None if memory is not a problem."""
     more = _more_memory(pool)
     if seen.out_of_memory and now_s - seen.last_out_s < _REMEMBERED_S:
         text = f"{name}: {seen.out_of_memory} task attempts ran out of memory; more executors do not help: {more}"

@@ -1,4 +1,4 @@
-"""What the sizes of a pool lead to, as the last rollout saw it."""
+"""Predicted outcomes of the pool sizes, from the last rollout."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Outcomes:
-    """What each size leads to: one value per size."""
+    """The outcome of each size: one value per size."""
 
     sizes: list[int]
     cost: list[float]
@@ -16,12 +16,12 @@ class Outcomes:
     p99_s: dict[str, list[float]]
     horizon_s: float
     peak: int = 0
-    """Executors that the highest expected load needs."""
+    """Executors needed for the highest expected load."""
     comfortable: int = 0
-    """The smallest size that holds with room to spare."""
+    """The smallest size that holds the objective with a margin."""
 
     def at(self, size: int) -> int:
-        """Where this size stands, or the next one to it: of very many sizes only some are rolled out."""
+        """Index of this size or of the closest one. If there are very many sizes, only some are rolled out."""
         if size in self.sizes:
             return self.sizes.index(size)
         return min(range(len(self.sizes)), key=lambda place: abs(self.sizes[place] - size))

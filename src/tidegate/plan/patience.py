@@ -1,9 +1,9 @@
-"""Growth that can wait: rows may queue within a long objective instead of executors being bought for every burst.
+"""Growth that can wait: rows may queue within a long objective, so executors need not be bought for every burst.
 
-Sizes are weighed as if what is expected would come. A burst looks like a new level while it lasts, and a pool that was
-bought for it is paid for long after it. So a growth is put off as long as it can be made up for: the smallest size is
-taken at which everybody keeps half of its objective's slack even if the rest is bought a little later. Who has a short
-objective cannot wait, and for it the pool grows at once.
+The pool proposer assumes that the forecast comes true. While a burst lasts, it looks like a new level, and a pool
+bought for it is paid for long afterwards. So growth is delayed as long as the delay can be made up for. The chosen size
+is the smallest at which every application keeps half of its objective's slack even if the rest is bought a little
+later. Applications with a short objective cannot wait, and for them the pool grows at once.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from tidegate.plan.demand import path_of, query_of, room_for
 from tidegate.plan.pool import WARMUP_S
 
 _LATER_S = 5.0
-"""How much later the rest would be bought: a few steps of the controller."""
+"""Delay after which the rest would be bought: a few steps of the controller."""
 _STEP_S = 2.0
 _KEPT = 0.5
-"""Of an objective's slack: what waiting may use; the rest is for what no model sees."""
+"""Share of an objective's slack that waiting may use. The rest is for errors of the model."""
 _HARM = 0.1
-"""Of the share of rows that may miss the objective: less is none."""
+"""Share of the error budget below which rows over the objective do no harm."""
 
 
 def what_cannot_wait(
@@ -39,10 +39,11 @@ def what_cannot_wait(
     in_parts: bool = True,
     least: int = 0,
 ) -> tuple[Proposal | None, Reason]:
-    """The part of a growth that is needed at once, with the reason why the rest can wait; all of it where it cannot.
+    """The part of a growth that is needed at once, and why the rest can wait. If nothing can wait, the whole growth.
 
-    `names` are the applications that the growth is for; an executor takes `startup_s` to register. A pool that changes
-    often does not grow `in_parts`: all of it waits, or nothing. Up to the size `least` nothing waits.
+    `names` are the applications that need the growth. An executor takes `startup_s` to register. A pool that changes
+    often does not grow `in_parts`: either the whole growth waits, or none of it. Growth up to the size `least` never
+    waits.
     """
     assert isinstance(growth.action, ScaleExecutors)
     now, target = evaluation.pool.requested, growth.action.target
@@ -53,7 +54,7 @@ def what_cannot_wait(
     for seen in looked_into:
         beyond = _beyond(seen, evaluation, sizes, startup_s)
         harmless = _HARM * float(evaluation.budgets.allowed[seen.place])
-        # Who uses more than that in any case has nothing left to wait with.
+        # An application that exceeds this with every size has no slack to wait with.
         enough = max(enough, next((size for size, late in zip(sizes, beyond, strict=True) if late <= harmless), target))
     if enough == target or (enough > now and not in_parts):
         return growth, growth.reason
@@ -67,12 +68,12 @@ def what_cannot_wait(
 
 
 def _beyond(seen: ApplicationEvaluation, evaluation: Evaluation, sizes: range, startup_s: float) -> list[float]:
-    """By size: the share of rows that use more than half of the slack when the largest size follows a little later."""
-    # Rows that come after the later executors are warm do not depend on whether they were bought now.
+    """By size: the share of rows that use more than half of the slack if the largest size follows a little later."""
+    # Rows that arrive after the later executors are warm do not depend on whether those were bought now.
     steps = ceil((_LATER_S + startup_s + WARMUP_S) / _STEP_S)
     per = evaluation.pool.slots_per_executor
     query = query_of(seen, evaluation.time_s)
-    # What was learned at other loads is left out: half of the slack is there for it.
+    # The residual learned at other loads is left out: half of the slack covers it.
     query = replace(query, objective_s=_patience_s(seen), residual=1.0)
     share = room_for(seen.place, evaluation, sizes[-1] * per)
     paths = _arrivals(seen, steps, startup_s + WARMUP_S)
@@ -82,14 +83,14 @@ def _beyond(seen: ApplicationEvaluation, evaluation: Evaluation, sizes: range, s
 
 
 def _patience_s(seen: ApplicationEvaluation) -> float:
-    """An interval and a batch, which every row may take, and half of what the objective leaves beyond them."""
+    """An interval and a batch, which every row may take, plus half of the objective's remaining slack."""
     assert seen.workload is not None
     usual_s = min(seen.sample.interval_s + seen.workload.batch_s, seen.objective.latency_s)
     return usual_s + _KEPT * (seen.objective.latency_s - usual_s)
 
 
 def _arrivals(seen: ApplicationEvaluation, steps: int, lead_s: float) -> Floats:
-    """What a forecast says that has earned trust, else what the recent trend leads to: others can be waited for."""
+    """A trusted forecast, otherwise the recent trend: an untrusted forecast is no reason to hurry."""
     assert seen.workload is not None
     if seen.path is not None and seen.path.trusted:
         return np.asarray(path_of(seen, steps, _STEP_S, lead_s)[1])
@@ -97,7 +98,7 @@ def _arrivals(seen: ApplicationEvaluation, steps: int, lead_s: float) -> Floats:
 
 
 def _slots(evaluation: Evaluation, first: int, last: int, steps: int, startup_s: float) -> Floats:
-    """Slots that are worth something at each step: `first` executors are asked for now, `last` a little later."""
+    """Usable slots at each step, with `first` executors requested now and `last` a little later."""
     per, now = evaluation.pool.slots_per_executor, evaluation.pool.registered
     at_once = ramp(now * per, max(first, now) * per, steps, _STEP_S, startup_s=startup_s, warmup_s=WARMUP_S)
     later = ramp(

@@ -1,4 +1,4 @@
-"""What plans are made of, and the two ways to take part: as a proposer for the arbiter, or as a planner by oneself."""
+"""Plans, and the two interfaces for making them: a proposer for the arbiter, or a complete planner."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidegate.evaluate.evaluation import Evaluation
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is wanted; `reasons` also say why nothing is."""
+    """Proposed actions. `reasons` also explain why nothing is proposed."""
 
     proposals: tuple[Proposal, ...] = ()
     reasons: tuple[Reason, ...] = ()
@@ -23,11 +23,11 @@ class Plan:
     rolled_out: int = 0
     """Applications for which candidates were rolled out."""
     moved: tuple[MoveJudgement, ...] = ()
-    """State moves that are in place by now, or were given up."""
+    """State moves that have completed or were given up."""
 
 
 NOTHING = Plan()
-"""What a proposer says that has nothing to say; there are several of them in every step."""
+"""The plan of a proposer without proposals. There are several at every step."""
 
 
 class Planner(Protocol):
@@ -39,20 +39,20 @@ class Planner(Protocol):
 class Proposer(ABC):
     """One idea about one knob (entry points `tidegate.proposers`).
 
-    `propose` looks and changes nothing: a proposal may be held back, or only recommended. What is remembered changes in
-    `watch`, from what was seen, and in `learn`, from what the world answered. It has to live in `memory`, a dataclass
-    of plain values, which is saved and restored.
+    `propose` has no side effects: a proposal may be held back, or only recommended. Memory changes in `watch`, from
+    observations, and in `learn`, from the world's answers. It must be kept in `memory`, a dataclass of plain values,
+    which is saved and restored.
     """
 
     name: str
     memory: Any = None
 
     def watch(self, evaluation: Evaluation) -> None:  # noqa: B027  (most have nothing to remember)
-        """Remember what was seen; called at every step, in every mode, before `propose`."""
+        """Remember what was observed. Called at every step, in every mode, before `propose`."""
 
     @abstractmethod
     def propose(self, evaluation: Evaluation) -> Plan:
-        """What would help, with reasons; or nothing, with reasons."""
+        """Actions that would help, with reasons; or nothing, with reasons."""
 
     def learn(self, decision: Decision, receipt: Receipt) -> None:  # noqa: B027
-        """Remember what became of a decision that was carried out."""
+        """Remember the outcome of a decision that was carried out."""

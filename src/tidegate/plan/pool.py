@@ -1,13 +1,13 @@
-"""The size of the executor pool: every size is rolled out along the forecast, and the cheapest is wanted.
+"""The size of the executor pool: every size is rolled out along the forecast, and the cheapest is chosen.
 
     J(n) = Σ over applications  W · (burn of the error budget)² · 4  +  executor-seconds  +  a little for the change
 
 in executor-seconds, over a horizon of a few start-ups, averaged over the forecast's lower edge, mean and upper edge.
-`burn` is the share of the error budget that the current window will have spent: W is what the largest pool costs over
-the horizon, so that half a budget is worth any pool and a tenth of it is worth none. That uses the objective's slack:
-rows that queue and still make it cost nothing. Growing is done at once; shrinking waits until the smaller size has
-been enough for a while, the longer the less it saves: growing late costs the objective, shrinking late only money. And
-it never goes below what the bursts of the last half hour would have needed (`hindsight`).
+`burn` is the share of the error budget that the current window will have spent. W is the cost of the largest pool over
+the horizon, so half a budget is worth any pool and a tenth of it is worth none. This uses the objective's slack: rows
+that queue and still meet the objective cost nothing. The pool grows at once. It shrinks only after the smaller size has
+been enough for a while, which is longer if it saves less: growing late costs the objective, shrinking late only costs
+money. It never shrinks below what the bursts of the last half hour would have needed (`hindsight`).
 """
 
 from __future__ import annotations
@@ -33,69 +33,71 @@ from tidegate.plan.watched import Watched
 from tidegate.plan.wording import account_of, executors, in_hindsight, long_batch, nothing_to_plan
 
 CALM_EVERY_S = 15.0
-"""Between two looks while nobody leaves its band: forecasts and queues hardly differ after a few seconds then."""
+"""Time between two looks while no application leaves its band. Forecasts and queues then change slowly."""
 LOOK_EVERY_S = 5.0
-"""Between two looks at very many applications."""
+"""Time between two looks if there are very many applications."""
 _PRESSED_EVERY_S = 1.0
 _STEP_S = 2.0
 _LEAST_HORIZON_S, _MOST_HORIZON_S = 60.0, 300.0
 _WEIGHTS = np.array([1 / 6, 2 / 3, 1 / 6])
-"""Of the forecast's lower edge, mean and upper edge: Gauss and Hermite's rule with three points, whose outer ones lie
-at √3 standard deviations, close to the edges of a 90 % interval."""
+"""Weights of the forecast's lower edge, mean and upper edge: three-point Gauss-Hermite quadrature. Its outer points lie
+at √3 standard deviations, close to the edges of a 90 % interval.
+"""
 STARTUP_S, WARMUP_S, _WARMUP_SPEED = 8.0, 10.0, 0.5
-"""Before anything was measured here."""
+"""Defaults until they have been measured."""
 _LEAST_WATCH_S, _MOST_WATCH_S = 45.0, 1200.0
 """How long a smaller size has to be enough before the pool shrinks to it."""
 _HOUR_S, USUAL_CHANGES = 3600.0, 4
-"""Changes of the pool in an hour that are nothing unusual. The more there are beyond, the dearer is the next one."""
+"""A normal number of pool changes per hour. Each change beyond it makes the next one more expensive."""
 _LARGE_STEP = 0.25
-"""Share of the pool from which on a step is not a small one."""
+"""A step of at least this share of the pool is a large one."""
 _AHEAD_S = 300.0
-"""How far a growth looks ahead where the pool has changed as often as is usual."""
+"""How far ahead to look when growing a pool that has already changed the usual number of times."""
 _LONGEST_QUEUE_S = 1800.0
 """A queue that takes longer to clear counts as one that takes this long."""
 _CHURN_S = 5.0
-"""Executor-seconds that a change costs by itself: cold caches, moved state."""
+"""Executor-seconds that a change costs by itself, because of cold caches and moved state."""
 _HOPELESS = 0.05
-"""Share of rows over the objective from which on a pool counts as too small."""
+"""Share of rows over the objective above which a pool counts as too small."""
 _FULL = 0.85
-"""Busy share of a pool that holds in the long run; used to see what a peak ahead will need."""
+"""Utilisation that a pool can sustain; used to compute what a coming peak needs."""
 _COMFORT = 0.8
-"""Of an objective: what latencies may reach, at the forecast's upper edge, in a pool to shrink to. A size that only
-just holds would be given up again by chance."""
+"""Share of the objective that latencies may reach, at the forecast's upper edge, in a pool to shrink to. A size that
+only just holds the objective would soon be given up again.
+"""
 _MOST_SIZES = 24
 _FEW = 64
-"""Applications up to which every one that presses is worth a look in every second."""
+"""Up to this many applications, those outside their band are examined every second."""
 _MOST_ROLLED_OUT, _ROLLED_OUT_OF_MANY = 8, 3
 """Applications whose sizes are rolled out in one step."""
 
 
 @dataclass(slots=True)
 class PoolMemory:
-    """Sizes wanted lately, what the last look showed, and how long executors take to register here."""
+    """Sizes recently wanted, the result of the last look, and how long executors take to register here."""
 
     watched: Watched = field(default_factory=Watched)
     looked_s: float = -1e9
     outcomes: Outcomes | None = None
     signature: list[float] = field(default_factory=list)
-    """What the last rollout depended on."""
+    """The inputs of the last rollout."""
     startup_s: float = STARTUP_S
     asked: tuple[float, int] | None = None
-    """When more executors than registered were first seen to be asked for, and how many were there."""
+    """When a request for more executors than registered was first seen, and how many were registered then."""
     startups: int = 0
-    """How often that was measured."""
+    """Number of start-ups measured."""
     requested: int | None = None
     changed: list[float] = field(default_factory=list)
-    """When the number of executors asked for was seen to be another, in the last hour."""
+    """When the requested number of executors changed, in the last hour."""
     grown_s: float = -1e9
-    """When it was last seen to grow."""
+    """When it last grew."""
     looked_back_s: float = -1e9
     hindsight: Hindsight = field(default_factory=Hindsight)
     """The size that recent bursts would have needed."""
 
 
 class PoolSize(Proposer):
-    """Wants the number of executors that costs least, lateness included."""
+    """Chooses the number of executors that costs least, including the price of rows over the objective."""
 
     name = "pool"
 
@@ -104,7 +106,7 @@ class PoolSize(Proposer):
         self._rolled_out = 0
 
     def watch(self, evaluation: Evaluation) -> None:
-        """Roll the sizes out when it is time to; the result depends on what was seen alone."""
+        """Roll out the sizes when a look is due. The result depends only on observations."""
         memory, now_s, pool = self.memory, evaluation.time_s, evaluation.pool
         self._learn_startup(evaluation)
         self._count_changes(evaluation)
@@ -113,7 +115,7 @@ class PoolSize(Proposer):
             memory.outcomes = None
             return
         pressed = _pressed(evaluation)
-        # Of very many some always press, and none of them decides about the pool: they are looked at in peace.
+        # Among very many applications some always press, and none of them decides the size alone, so there is no hurry.
         few = len(evaluation.samples) <= _FEW
         pressed_every_s = _PRESSED_EVERY_S if few else LOOK_EVERY_S
         every_s = pressed_every_s if np.count_nonzero(pressed) else CALM_EVERY_S
@@ -130,7 +132,7 @@ class PoolSize(Proposer):
             memory.outcomes, memory.signature = self._roll_out(evaluation, looked_into), signature
             self._rolled_out = len(looked_into)
         best = memory.outcomes.sizes[int(np.argmin(memory.outcomes.cost))]
-        # The pool grows to what is best, and shrinks to what is comfortable: between them it stays.
+        # The pool grows to the best size and shrinks to the comfortable one. Between the two it stays.
         wanted = max(best, min(memory.outcomes.comfortable, pool.requested))
         memory.watched.note(now_s, wanted, _lasting_size(evaluation), _LEAST_WATCH_S)
 
@@ -207,11 +209,11 @@ class PoolSize(Proposer):
         return enough, Reason("shrink", text)
 
     def _watch_s(self, now: int, size: int) -> float:
-        """How long a smaller size has to be enough: the less it saves, the longer, so that all waits cost the same.
+        """How long a smaller size must have been enough: longer if it saves less, so that all waits cost the same.
 
         Half of the pool is given up after three start-ups; one executor of eight is watched four times as long. A size
-        that was too small again and again is in the middle of the noise: it is watched longer each time. Where the pool
-        has often changed of late, small steps wait until they add up to a large one.
+        that has repeatedly been too small is within the noise, so it is watched longer each time. If the pool has
+        changed often, small steps wait until they add up to a large one.
         """
         memory, saved = self.memory, (now - size) / now
         base_s = max(_LEAST_WATCH_S, 3.0 * (memory.startup_s + WARMUP_S))
@@ -221,8 +223,8 @@ class PoolSize(Proposer):
     def _far_enough(self, evaluation: Evaluation, usable: list[ApplicationEvaluation], wanted: int) -> int:
         """The size to grow to, so that the next growth is not due at once.
 
-        It is what is needed now where the pool is calm. The more often it has changed of late, the further it looks
-        ahead along the forecast.
+        For a calm pool this is what is needed now. The more often the pool has changed recently, the further ahead it
+        looks along the forecast.
         """
         span_s = _AHEAD_S * min(1.0, len(self.memory.changed) / USUAL_CHANGES)
         if span_s < _AHEAD_S / 2:
@@ -245,11 +247,11 @@ class PoolSize(Proposer):
         memory.changed = [time_s for time_s in memory.changed if now_s - _HOUR_S < time_s <= now_s]
 
     def _enough(self, now: int, wanted: int) -> int:
-        """The smallest size that was enough for as long as it has to be; the present one where none was."""
+        """The smallest size that has been enough for as long as required, or the current size if there is none."""
         return next((size for size in range(wanted, now) if self._enough_for_s(size) >= self._watch_s(now, size)), now)
 
     def _enough_for_s(self, size: int) -> float:
-        """Since the pool last grew: what was bought for a while ahead is not given back at once."""
+        """Counted from the last growth at the earliest: executors bought in advance are not given back at once."""
         watched = self.memory.watched
         return min(watched.enough_for_s(size), watched.looked_s - self.memory.grown_s)
 
@@ -287,7 +289,7 @@ class PoolSize(Proposer):
         return Outcomes(list(sizes), cost.tolist(), late, p99_s, horizon_s, peak, least)
 
     def _sizes(self, evaluation: Evaluation, usable: list[ApplicationEvaluation]) -> tuple[int, ...]:
-        """All sizes where they are few; otherwise those near the present one, and what the load asks for."""
+        """All sizes if there are few, otherwise those near the current one and those that the load needs."""
         pool = evaluation.pool
         least, most = evaluation.executor_bounds
         if most - least < _MOST_SIZES:
@@ -299,12 +301,12 @@ class PoolSize(Proposer):
         return tuple(sorted({min(max(size, least), most) for size in near}))
 
     def _slot_paths(self, evaluation: Evaluation, sizes: tuple[int, ...], steps: int) -> list[tuple[Floats, Floats]]:
-        """Usable slots and slots paid for of each size, with executors that are on their way or still warming up."""
+        """Usable and paid slots of each size, including executors that are starting or warming up."""
         pool, now_s, startup_s = evaluation.pool, evaluation.time_s, self.memory.startup_s
         ends_s = np.arange(1, steps + 1, dtype=np.float64) * _STEP_S
         there = [_speed(ends_s, since_s - now_s) for since_s in sorted([one.since_s for one in pool.executors])]
         oldest = list(accumulate(there, initial=np.zeros(steps)))
-        """What the oldest executors do together, by how many they are: these stay the longest."""
+        """Combined speed of the oldest executors, by their number. The oldest are kept longest."""
         on_their_way, new = _speed(ends_s, startup_s / 2), _speed(ends_s, startup_s)
         found = []
         for size in sizes:
@@ -321,7 +323,7 @@ class PoolSize(Proposer):
         return _STEP_S * ceil(min(wished_s, _MOST_HORIZON_S) / _STEP_S)
 
     def _peak_size(self, evaluation: Evaluation, usable: list[ApplicationEvaluation]) -> int:
-        """Executors that the highest expected load within reach of the forecasts needs in the long run."""
+        """Executors needed to sustain the highest load within the forecasts' horizon."""
         slots = float(evaluation.busy_slots.sum())
         for seen in usable:
             if seen.path is not None and seen.path.trusted:
@@ -335,7 +337,7 @@ class PoolSize(Proposer):
         if pool.requested <= pool.registered:
             if memory.asked is not None and pool.registered > memory.asked[1]:
                 memory.startups += 1
-                pace = max(0.3, 1 / memory.startups)  # the first one replaces what was assumed
+                pace = max(0.3, 1 / memory.startups)  # the first measurement replaces the default
                 memory.startup_s += pace * (now_s - memory.asked[0] - memory.startup_s)
             memory.asked = None
         elif memory.asked is None:
@@ -343,29 +345,29 @@ class PoolSize(Proposer):
 
 
 def _lasting_size(evaluation: Evaluation) -> int:
-    """What the load needs without the backlog: more than that is wanted for a while only."""
+    """Executors that the load needs without the backlog. Anything beyond that is needed only for a while."""
     return ceil(float(evaluation.busy_slots.sum()) / _FULL / evaluation.pool.slots_per_executor - 1e-6)
 
 
 def _late_afterwards(found: Outlook, arrivals: Floats, objective_s: float) -> Floats:
-    """Rows that come after the horizon and are late all the same, because an old queue has to be worked off first."""
+    """Rows that arrive after the horizon and are over the objective because an old queue must be cleared first."""
     old = np.clip(found.oldest_end_s / objective_s - 0.5, 0.0, 1.0)
     spare = found.sustained_rows_per_s - arrivals
     clearing_s = np.minimum(found.backlog_end_rows / np.maximum(spare, 1e-9), _LONGEST_QUEUE_S)
-    # A queue that nothing can clear grows: the size that lets it grow least is still the best of them.
+    # A queue that never clears keeps growing, so the size with the slowest growth is still the best.
     growth = 1.0 + np.maximum(-spare, 0.0) / np.maximum(arrivals, 1e-9)
     return np.asarray(old * (found.backlog_end_rows + arrivals * clearing_s * growth))
 
 
 def _speed(ends_s: Floats, registers_s: float) -> Floats:
-    """What one executor is worth at each step: nothing before it registers, half while it warms up."""
+    """Speed of one executor at each step: zero before it registers, half while it warms up."""
     return np.where(ends_s <= registers_s, 0.0, np.where(ends_s <= registers_s + WARMUP_S, _WARMUP_SPEED, 1.0)).astype(
         np.float64
     )
 
 
 def _pressed(evaluation: Evaluation) -> Flags:
-    """Which applications leave their band, so that every second counts."""
+    """Applications outside their band, for which every second counts."""
     loads = evaluation.loads
     usual = loads.arrival * (evaluation.status.interval_s + loads.last_batch_s)
     behind = loads.pending > 2.0 * usual + loads.arrival
@@ -375,7 +377,7 @@ def _pressed(evaluation: Evaluation) -> Flags:
 
 
 def _worth_a_look(evaluation: Evaluation, pressed: Flags) -> list[ApplicationEvaluation]:
-    """All applications where they are few; otherwise those that press most, and the largest."""
+    """All applications if there are few, otherwise the most pressing and the largest."""
     places = np.flatnonzero(evaluation.usable)
     most = _MOST_ROLLED_OUT if len(places) <= _FEW else _ROLLED_OUT_OF_MANY
     if len(places) > most:
@@ -402,7 +404,7 @@ def _prediction(seen: ApplicationEvaluation, evaluation: Evaluation, outcomes: O
 
 
 def _outside_bounds(evaluation: Evaluation) -> Proposal | None:
-    """Bounds hold whatever the load: a schedule that begins, a budget that is spent, a policy that was changed."""
+    """Bounds apply whatever the load: after a schedule starts, a budget is spent, or the policy changes."""
     least, most = evaluation.executor_bounds
     now = evaluation.pool.requested
     if least <= now <= most or not evaluation.pool.scalable or not evaluation.samples:

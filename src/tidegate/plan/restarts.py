@@ -1,7 +1,7 @@
-"""Restarts have to earn their pause: rows keep arriving while a job stands still, and some will be over the objective.
+"""Restarts must be worth their pause: rows keep arriving meanwhile, and some will be over the objective.
 
-A proposal that restarts an application is rolled out with its pause beside the application as it is. It is kept where
-it costs nearly nothing of the error budget, or less than going on would.
+A proposal that restarts an application is rolled out with its pause and compared with the application as it is. It is
+kept if it costs almost nothing of the error budget, or less than carrying on.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _LEAST_HORIZON_S, _MOST_HORIZON_S = 120.0, 600.0
 _HARMLESS = 0.05
 """Price up to which a pause needs no further justification: a ninth of the error budget."""
 _URGENT = frozenset({"rescale-failures", "reverse"})
-"""Reasons for which a restart is made whatever it costs: tasks fail, or the last change did harm."""
+"""Reasons that justify a restart at any cost: tasks fail, or the last change did harm."""
 
 
 def hold_dear_restarts(
     proposals: tuple[Proposal, ...], evaluation: Evaluation
 ) -> tuple[tuple[Proposal, ...], tuple[Reason, ...]]:
-    """Leave out the restarts that would cost more than they bring, each with the reason."""
+    """Drop the restarts that cost more than they gain, each with a reason."""
     if not proposals:
         return (), ()
     by_name: dict[str, list[Proposal]] = {}

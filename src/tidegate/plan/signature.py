@@ -1,15 +1,15 @@
-"""What a rollout depends on: while none of it has changed by more than noise, the last one still holds."""
+"""The inputs of a rollout. The last rollout remains valid until one of them changes by more than noise."""
 
 from __future__ import annotations
 
 from tidegate.evaluate.evaluation import ApplicationEvaluation, Evaluation
 
 _NOISE = 0.05
-"""A rollout is not repeated while everything that it depends on is within this share of what it was."""
+"""A rollout is not repeated while all of its inputs are within this share of their earlier values."""
 
 
 def signature_of(evaluation: Evaluation, looked_into: list[ApplicationEvaluation], warmup_s: float) -> list[float]:
-    """What a rollout depends on: the pool, its bounds, loads, costs, queues and forecasts."""
+    """The inputs of a rollout: the pool, its bounds, loads, costs, queues and forecasts."""
     pool, now_s = evaluation.pool, evaluation.time_s
     warm = sum(executor.since_s <= now_s - warmup_s for executor in pool.executors)
     found = [float(pool.requested), float(pool.registered), float(warm), *map(float, evaluation.executor_bounds)]
@@ -30,7 +30,7 @@ def signature_of(evaluation: Evaluation, looked_into: list[ApplicationEvaluation
 
 
 def alike(signature: list[float], before: list[float]) -> bool:
-    """Is nothing off by more than noise?"""
+    """Are all values within the noise?"""
     if len(signature) != len(before):
         return False
     return all(

@@ -1,12 +1,12 @@
-"""Moves state partitions: a new executor gets its part at once, one that retires is emptied first.
+"""Moves state partitions: a new executor gets its part at once, and a retiring executor is emptied first.
 
-Spark runs a stateful task where its state is, so a new executor has nothing to do until somebody moves state to it, and
-an executor that just goes makes all its state load elsewhere in one batch. Migration tables of the operators proposer
-(Me-Stream, section 3.3) say where partitions go while they know all executors; otherwise they are spread evenly.
+Spark runs a stateful task where its state is. A new executor therefore has nothing to do until state is moved to it,
+and when an executor disappears, all its state is loaded elsewhere in one batch. The migration tables of the operators
+proposer (Me-Stream, section 3.3) say where partitions go as long as they cover all executors. Otherwise partitions are
+spread evenly.
 
-An executor takes at most as many partitions in a batch as it has slots: they load side by side, and the batch is longer
-by one load. The next ones follow when those are in place. What did not get where it was told to is left alone for a
-while.
+An executor takes at most as many partitions per batch as it has slots. They load in parallel, so the batch grows by one
+load time. The next ones follow when those are in place. A partition whose move failed is left alone for a while.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from tidegate.plan.planner import Plan, Proposer
 from tidegate.plan.statespread import spread
 
 _GIVE_UP_AFTER = 5
-"""Batches in which a partition may run elsewhere before its move counts as failed."""
+"""Batches that a partition may run elsewhere before its move counts as failed."""
 _LEFT_ALONE_S = 300.0
 """How long a partition is left alone after a move that was refused or failed."""
 
 
 @dataclass(slots=True)
 class Asked:
-    """A move that the world took up, and the batches since."""
+    """A move that the world accepted, and the batches since."""
 
     executor: str
     asked_s: float
@@ -48,29 +48,29 @@ class Asked:
 
 @dataclass(slots=True)
 class StateMemory:
-    """Moves that are under way, and partitions that are left alone until a time; by application and partition."""
+    """Moves in progress, and until when partitions are left alone, by application and partition."""
 
     asked: dict[str, dict[int, Asked]] = field(default_factory=dict)
     left_alone_s: dict[str, dict[int, float]] = field(default_factory=dict)
 
 
 class StateMoves(Proposer):
-    """Says which executor holds which state partition, and whether earlier moves are in place."""
+    """Assigns state partitions to executors, and reports whether earlier moves are in place."""
 
     name = "state"
 
     def __init__(self, memory: StateMemory | None = None) -> None:
         self.memory: StateMemory = memory or StateMemory()
         self.tables: Callable[[], Sequence[MigrationTable]] = tuple
-        """The migration tables of the operators proposer, the newest last."""
+        """The migration tables of the operators proposer, newest last."""
         self._seen_s = 0.0
         self._slots: dict[str, int] = {}
         self._even: dict[tuple[str, ...], bool] = {}
-        """Places that were looked into for these slots: worked out again after a restart, so no memory."""
+        """Cached results for the current slots. Recomputed after a restart, so not part of the memory."""
         self._moved: list[MoveJudgement] = []
 
     def watch(self, evaluation: Evaluation) -> None:
-        """Follow the moves that are under way; those whose executor or application has gone are nobody's failure."""
+        """Follow the moves in progress. If the executor or the application is gone, the move did not fail."""
         self._seen_s, self._moved = evaluation.time_s, []
         there = {executor.id for executor in evaluation.pool.executors}
         for name in set(self.memory.asked) | set(self.memory.left_alone_s):
@@ -101,7 +101,7 @@ class StateMoves(Proposer):
         return Plan(tuple(proposals), tuple(reasons), moved=tuple(self._moved))
 
     def learn(self, decision: Decision, receipt: Receipt) -> None:
-        """Follow what was taken up. A target that failed later is answered too: it is left alone like one refused."""
+        """Follow accepted moves. A move that fails later is reported too, and is left alone like a refused one."""
         answers = {answer.action: answer.outcome for answer in receipt.actions if isinstance(answer.action, MoveState)}
         for action in decision.actions:
             if isinstance(action, MoveState) and answers.get(action, Outcome.DONE) in {Outcome.DONE, Outcome.UNDER_WAY}:
@@ -135,7 +135,7 @@ class StateMoves(Proposer):
         self.memory.asked.get(application, {}).pop(partition, None)
 
     def _is_even(self, places: tuple[str, ...]) -> bool:
-        """Is there nothing to move? Remembered: with thousands of applications the answer is nearly always yes."""
+        """Is there nothing to move? Cached: with thousands of applications the answer is nearly always yes."""
         known = self._even.get(places)
         if known is None:
             known = self._even[places] = not spread(places, self._slots)
@@ -144,7 +144,7 @@ class StateMoves(Proposer):
     def _moves(
         self, sample: ApplicationSample, others: Iterable[ApplicationSample], pool: ExecutorPool
     ) -> dict[int, str]:
-        """The moves of this step: no executor gets more than its slots load at once."""
+        """The moves of this step. No executor gets more partitions than its slots can load at once."""
         slots = {executor.id: executor.slots for executor in pool.executors if not executor.retiring}
         asked = self.memory.asked.get(sample.name, {})
         now = [asked[place].executor if place in asked else there for place, there in enumerate(sample.state_places)]
@@ -165,7 +165,7 @@ class StateMoves(Proposer):
     def _by_table(
         self, sample: ApplicationSample, now: Sequence[str], slots: Mapping[str, int], pool: ExecutorPool
     ) -> dict[int, str]:
-        """What the newest migration table says, while no executor is younger than it."""
+        """The newest migration table, unless an executor is younger than the table."""
         tables = self.tables()
         if not tables or any(executor.since_s > tables[-1].time_s for executor in pool.executors):
             return {}
@@ -181,7 +181,7 @@ class StateMoves(Proposer):
 
 
 def _proposals(sample: ApplicationSample, moves: Mapping[int, str], pool: ExecutorPool) -> list[Proposal]:
-    """One reason for all partitions that go to an executor."""
+    """One reason for all partitions that move to the same executor."""
     retiring = {executor.id for executor in pool.executors if executor.retiring}
     held = Counter(sample.state_places)
     found = []
@@ -197,7 +197,7 @@ def _proposals(sample: ApplicationSample, moves: Mapping[int, str], pool: Execut
 
 
 def _stuck(sample: ApplicationSample, pool: ExecutorPool) -> Reason | None:
-    """State that cannot be moved leaves executors without work: that is worth saying."""
+    """Report state that cannot be moved, because it leaves executors without work."""
     idle = [executor.id for executor in pool.executors if executor.id not in sample.state_places]
     if not idle or len(sample.state_places) < len(pool.executors):
         return None

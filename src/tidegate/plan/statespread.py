@@ -1,4 +1,4 @@
-"""Where the state partitions of an application should be: even over the executors, with as few moves as that takes."""
+"""Where the state partitions of an application should be: spread evenly over the executors with the fewest moves."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 def spread(places: Sequence[str], slots: Mapping[str, int], busy: Mapping[str, int] | None = None) -> dict[int, str]:
     """The partitions that should move, and where to.
 
-    Partitions on executors that are not in `slots` (gone, or about to go) and on none move in any case. Others move
-    only from the fullest executor to the emptiest, and only while that lessens the largest number of partitions per
-    slot: what is even stays, so moving twice is moving once. Of equally empty executors the one with the least `busy`
-    (partitions of other applications) is taken.
+    Partitions on no executor, or on one that is not in `slots` (gone, or about to go), always move. Others move only
+    from the fullest executor to the emptiest, and only while that reduces the largest number of partitions per slot. An
+    even spread stays as it is, so the function is idempotent. Of equally empty executors, the one with the fewest
+    `busy` partitions (those of other applications) is taken.
 
     >>> spread(["0", "0", "0", "0"], {"0": 2, "1": 2})
     {3: '1', 2: '1'}

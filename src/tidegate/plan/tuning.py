@@ -1,8 +1,8 @@
-"""The tuning adapter: when an objective is missed and nothing is left to try, it says what would hold it.
+"""The tuning adapter: when an objective is missed and no action is left, it says what would make it feasible.
 
-The user can add resources (how many), relax the objective (to what) or send less (how much); each number comes from
-the micro-batch model with the costs that were learned. Nothing is left to try when the planner wants nothing more,
-or only what bounds forbid, and the last change has had its time to show.
+The user can add resources, relax the objective or reduce the load. Each number comes from the micro-batch model with
+the learned costs. No action is left if the planner wants nothing more, or only what the bounds forbid, and the last
+change has had time to take effect.
 """
 
 from __future__ import annotations
@@ -20,44 +20,44 @@ from tidegate.evaluate.workload import Workload
 from tidegate.model.microbatch import slots_for_latency, slots_for_rate, slots_in_waves
 
 _FINAL_GUARDS = {"scalable", "bounds", "knobs", "budget"}
-"""Guards that will say the same tomorrow; the others only ask for patience."""
+"""Guards that will not change their answer. The others only delay an action."""
 _LONGEST_LATENCY_S = 86_400.0
 _SLACK = 1e-6
 _HALVINGS = 40
 _PATIENCE_S = 30.0
-"""The last change has this long to show its effect."""
+"""Time for the last change to take effect."""
 _COMFORTABLE = 0.75
-"""Busy share at which the other applications are left alone."""
+"""Utilisation at which the other applications have enough room."""
 _BATCH_SHARE = 0.4
 _LEAST_ROWS = 5
 _MOST_ADVISED = 8
 _HOT = 1.5
-"""Times its fair part of what waits: from there on a partition counts as hot."""
+"""A partition is hot if it holds more than this multiple of its fair share of the waiting rows."""
 _MARGIN = 0.95
-"""Of the slots: costs and arrivals vary by a few per cent, and near saturation the model's latency rises steeply."""
+"""Share of the slots to plan with: costs and arrivals vary, and near saturation latency rises steeply."""
 
 
 @dataclass(slots=True)
 class TuningMemory:
-    """Since when an application has missed its objective with nothing left to try."""
+    """Since when an application has missed its objective with no action left."""
 
     stuck_s: dict[str, float] = field(default_factory=dict)
 
 
 class Tuning:
-    """Advises on applications that have missed their objective for long enough with nothing left to try."""
+    """Advises on applications that have missed their objective for long enough with no action left."""
 
     name = "tuning"
 
     def __init__(self, parts: dict[str, Any]) -> None:
-        """`parts` holds memories by name: one saved earlier is taken up, or a new one put in."""
+        """`parts` holds memories by name. A saved one is restored, otherwise a new one is added."""
         saved = parts.get(self.name)
         self.memory = from_tree(TuningMemory, saved) if isinstance(saved, dict) else saved or TuningMemory()
         parts[self.name] = self.memory
         self._outlooks: dict[str, Outlook] = {}
 
     def watch(self, evaluation: Evaluation, actions: Collection[Action], held: Collection[Held]) -> None:
-        """Follow who is stuck: late, with nothing left to try, and not merely catching up."""
+        """Track applications that are stuck: over the objective, with no action left, and not just catching up."""
         places = evaluation.budgets.missed(_LEAST_ROWS, among=evaluation.usable)[:_MOST_ADVISED]
         if not places:
             self._outlooks, self.memory.stuck_s = {}, {}
@@ -71,7 +71,7 @@ class Tuning:
         }
 
     def advice(self, evaluation: Evaluation) -> tuple[Advice, ...]:
-        """What would hold the objectives of those who have been stuck for long enough."""
+        """What would make the objectives feasible for applications that have been stuck for long enough."""
         stuck = tuple(
             advice
             for name, since_s in self.memory.stuck_s.items()
@@ -82,7 +82,7 @@ class Tuning:
 
 
 def hot_partitions(evaluation: Evaluation) -> tuple[Advice, ...]:
-    """Partitions that hold most of what waits for longer than the objective: more slots do not help them."""
+    """Partitions that hold most of the rows waiting longer than the objective. More slots do not help them."""
     found = []
     for place in evaluation.telling:
         sample = evaluation.samples[place]
@@ -100,7 +100,7 @@ def hot_partitions(evaluation: Evaluation) -> tuple[Advice, ...]:
 
 
 def real_time_slots(evaluation: Evaluation) -> tuple[Advice, ...]:
-    """Real-time queries that need more slots than there may be: they wait for slots and do not run."""
+    """Real-time queries that need more slots than are allowed. They wait for slots and do not run."""
     wanted, most = evaluation.real_time_executors, evaluation.executor_bounds[1]
     there = most if evaluation.pool.scalable else evaluation.pool.registered
     if wanted <= there:
@@ -131,23 +131,23 @@ class Outlook:
     interval_s: float
     objective: Objective
     batch_share: float | None
-    """Gated sources get batches of at most this share of the objective."""
+    """Batches of gated sources take at most this share of the objective."""
     slots: float
-    """That the policy lets it have."""
+    """Slots that the policy allows it."""
     slots_now: float
     others: float
     """Slots that other applications need."""
     partitions: int | None = None
-    """Of its topics: no more tasks read from them, unless the query asks for it."""
+    """Partitions of its topics. No more tasks read from them unless the query requests it."""
 
     @property
     def catches_up(self) -> bool:
-        """Is it late only because of a backlog that the slots work off?"""
+        """Does it miss the objective only because of a backlog that the slots will clear?"""
         in_time = self.workload.expected_rows_per_s * self.objective.latency_s
         return self.needed(self.objective.latency_s) <= self.slots and self.pending_rows > in_time
 
     def needed(self, latency_s: float, rows_per_s: float | None = None) -> float:
-        """Slots that hold an objective by the model; falls with the objective, rises with the load."""
+        """Slots needed for an objective according to the model. They fall with the objective and rise with the load."""
         rate, cost = self.workload.expected_rows_per_s if rows_per_s is None else rows_per_s, self.workload.cost
         needed = slots_for_latency(rate, cost, self.interval_s, latency_s)
         if self.batch_share is not None:
@@ -156,12 +156,12 @@ class Outlook:
         return needed / _MARGIN
 
     def least_latency_s(self) -> float | None:
-        """The smallest objective that can be held, rounded up; None where the load exceeds the slots for ever."""
+        """The smallest feasible objective, rounded up, or None if the load always exceeds the slots."""
         latency_s = _least(lambda latency_s: self.needed(latency_s) <= self.slots, _LONGEST_LATENCY_S)
         return _round_up(latency_s) if isfinite(latency_s) else None
 
     def largest_rate(self) -> int:
-        """The largest load, in rows a second, of which the objective can be held; 0: none."""
+        """The largest load, in rows per second, at which the objective is feasible; 0 if there is none."""
         most = self.workload.expected_rows_per_s
         return floor(min(most, _least(lambda rate: self.needed(self.objective.latency_s, rate) > self.slots, most)))
 
@@ -187,7 +187,7 @@ def _outlook(place: int, evaluation: Evaluation) -> Outlook:
 
 
 def _nothing_left(evaluation: Evaluation, actions: Collection[Action], held: Collection[Held]) -> bool:
-    """Is the pool what was asked for, and does nobody want, or wait for, anything that could still help?"""
+    """Is the pool as requested, and does no pending or delayed action remain that could help?"""
     tried = any(not isinstance(action, SetAdmission) for action in actions)
     waits = any(one.guard not in _FINAL_GUARDS for one in held)
     arriving = evaluation.pool.registered < evaluation.pool.requested
@@ -199,7 +199,7 @@ def _options(outlook: Outlook, pool: ExecutorPool) -> tuple[Advice, ...]:
     needed = outlook.needed(outlook.objective.latency_s)
     if needed <= outlook.slots_now:
         return _against_the_model(outlook)
-    if needed <= outlook.slots:  # allowed, but not there
+    if needed <= outlook.slots:  # allowed, but not running
         more = _add(outlook, needed, pool)
         return (more,) if more is not None else ()
     options = (_add(outlook, needed, pool), _relax(outlook), _send_less(outlook))
@@ -243,7 +243,7 @@ def _send_less(outlook: Outlook) -> Advice:
 
 
 def _against_the_model(outlook: Outlook) -> tuple[Advice, ...]:
-    """Missed although the slots are there by the model: all that can be said is what is measured."""
+    """Missed although the model says there are enough slots. Only the measured latency can be reported."""
     seen_s = outlook.workload.latency_p99_s
     if seen_s is None or seen_s <= outlook.objective.latency_s:
         return ()
@@ -259,7 +259,7 @@ def most_slots(evaluation: Evaluation) -> float:
 
 
 def usable_slots(slots: float, tasks: int | None) -> float:
-    """Slots that equal tasks keep busy: `tasks / ⌈tasks / n⌉`.
+    """Slots that equal tasks can keep busy: `tasks / ⌈tasks / n⌉`.
 
     >>> [usable_slots(slots, tasks=8) for slots in (3, 4, 5, 9)]
     [2.6666666666666665, 4.0, 4.0, 8.0]
@@ -268,12 +268,12 @@ def usable_slots(slots: float, tasks: int | None) -> float:
 
 
 def executors_per_host(pool: ExecutorPool) -> int | None:
-    """How many executors the fullest host bears, as far as can be seen."""
+    """Executors on the fullest host, as far as visible."""
     return max(Counter(executor.host for executor in pool.executors).values(), default=None)
 
 
 def _least(holds: Callable[[float], bool], most: float) -> float:
-    """The smallest number from which on something holds, by bisection; infinity where it does not at `most` either."""
+    """The smallest number from which `holds` is true, by bisection; infinity if it is false even at `most`."""
     if not holds(most):
         return inf
     low, high = 0.0, most
@@ -289,7 +289,7 @@ def _load(outlook: Outlook) -> str:
 
 
 def _round_up(value: float) -> float:
-    """To two digits: more would promise a precision that the model has not.
+    """Round up to two digits: more would suggest a precision that the model does not have.
 
     >>> [_round_up(value) for value in (0.123, 4.51, 37.2)]
     [0.13, 4.6, 38.0]

@@ -1,7 +1,7 @@
-"""How long each size of the pool has been enough, and how often it was too small after that.
+"""How long each pool size has been enough, and how often it was too small after that.
 
-A size has been enough since the last time that more was wanted. Sizes that keep turning out too small lie in the middle
-of the noise; those above it never do. That tells a load that goes down from one that goes up and down.
+A size has been enough since the last time that a larger one was wanted. Sizes that keep turning out too small are
+within the noise; those above it never do. This distinguishes a falling load from a fluctuating one.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 _REMEMBERED_S = 3600.0
-"""How long it is remembered that a size was too small."""
+"""How long a size is remembered as too small."""
 
 
 @dataclass(slots=True)
 class Watched:
-    """Sizes wanted at each look.
+    """The sizes wanted at each look.
 
     >>> watched = Watched()
     >>> for look, size in enumerate((5, 3, 3, 3, 3, 4, 2)):
@@ -28,20 +28,20 @@ class Watched:
     began_s: float | None = None
     looked_s: float = 0.0
     last: list[tuple[float, int]] = field(default_factory=list)
-    """When each size was last wanted, without those after which as much or more was wanted: times rise, sizes fall."""
+    """When each size was last wanted, unless the same or a larger size was wanted later: times rise, sizes fall."""
     returned: list[tuple[float, int, int]] = field(default_factory=list)
-    """When sizes from the second number on to below the third turned out to be too small."""
+    """`(time_s, low, high)`: when the sizes from low to below high turned out to be too small."""
 
     @property
     def wanted(self) -> int | None:
-        """At the last look."""
+        """The size wanted at the last look."""
         return self.last[-1][1] if self.last else None
 
     def note(self, now_s: float, size: int, lasting: int | None = None, longest_gap_s: float = 45.0) -> None:
-        """Take in a look. A gap (a restart, a long silence) ends the watch: it is no evidence of little load.
+        """Record a look. A gap (a restart, a long silence) resets the watch, because it is no evidence of low load.
 
-        `lasting` is what the load needs in the long run. More than that is wanted to clear a backlog, which says
-        nothing against a size that would not have had one.
+        `lasting` is what the load needs in the long run. A larger size is wanted only to clear a backlog, which says
+        nothing against a size that would not have built one up.
         """
         if self.began_s is None or now_s - self.looked_s > longest_gap_s:
             self.began_s, self.last = now_s, []
@@ -59,7 +59,7 @@ class Watched:
         self.returned = [one for one in self.returned if one[0] > now_s - _REMEMBERED_S]
 
     def enough_for_s(self, size: int, now_s: float | None = None) -> float:
-        """How long no more than this was wanted; 0 where more is wanted now."""
+        """How long no larger size was wanted; 0 if one is wanted now."""
         if self.began_s is None:
             return 0.0
         now_s = self.looked_s if now_s is None else now_s
@@ -69,5 +69,5 @@ class Watched:
         return now_s - self.began_s
 
     def returns(self, size: int) -> int:
-        """How often this size was too small in the last hour, after it had been enough for a while."""
+        """How often this size was too small in the last hour after having been enough for a while."""
         return sum(low <= size < high for _, low, high in self.returned)

@@ -1,4 +1,4 @@
-"""The reasons for a pool's size in words, with the numbers that led to it."""
+"""Explains a pool size in words, with the numbers that led to it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidegate.plan.outcomes import Outcomes
 def account_of(
     usable: list[ApplicationEvaluation], outcomes: Outcomes, now: int, wanted: int, slots_per_executor: int
 ) -> str:
-    """The numbers that led to the size, of the application that has most to lose."""
+    """The numbers behind the size, for the application with the most to lose."""
     at, then = outcomes.at(now), outcomes.at(wanted)
     worst = max(usable, key=lambda seen: float(outcomes.late_share[seen.name][at]))
     workload = worst.workload
@@ -29,7 +29,7 @@ def account_of(
 
 
 def long_batch(usable: list[ApplicationEvaluation], now_s: float) -> str:
-    """The batch that has been running for longer than its objective, where there is one."""
+    """The batch that has been running for longer than its objective, if there is one."""
     for seen in usable:
         batch = seen.sample.running_batch
         if batch is not None and now_s - batch.started_s > seen.objective.latency_s:

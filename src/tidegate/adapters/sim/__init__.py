@@ -1,6 +1,6 @@
-"""The simulator: a whole streaming platform on a laptop, and the world behind the controller's port without a JVM.
+"""The simulator: a whole streaming platform on a laptop, and a world behind the controller's port without a JVM.
 
-The world behind the port needs nothing but NumPy. The platform compiles its loop, so it is loaded when it is asked for.
+The world behind the port needs only NumPy. The platform compiles its loop, so it is loaded on demand.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a micro-batch application is like: its load, its trigger, its operators and what they cost."""
+"""A micro-batch application: its load, its trigger, its operators and their costs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tidegate.load import LoadProfile, profile_from_spec
 
 @dataclass(frozen=True, slots=True)
 class SimOperator:
-    """A stage of every batch: `cost_s_per_row` slot-seconds for a row, at most `parallelism` slots at once.
+    """A stage of every batch: `cost_s_per_row` slot-seconds per row, on at most `parallelism` slots at once.
 
-    What may make more tasks useless is there too: a hot key, a lock that lets few work at once, tasks so small that
-    starting them costs more than their work.
+    It can also model what makes more tasks useless: a hot key, a lock that lets few tasks work at once, or tasks so
+    small that starting them costs more than their work.
 
     >>> hot = SimOperator("join", 0.001, hot_share=0.5)
     >>> hot.largest_share(1), hot.largest_share(10)  # of the rows, in the partition with the hot key
@@ -27,26 +27,25 @@ class SimOperator:
     parallelism: int = 8
     selectivity: float = 1.0
     inputs: tuple[str, ...] | None = None
-    """Operators that feed it; left out: the one before it in the list."""
+    """Operators that feed it; by default the one before it in the list."""
     communication_s_per_row: float = 0.0
-    """Slot-seconds that a task waits for the shuffle to bring it a row."""
+    """Slot-seconds per row that a task waits for the shuffle."""
     bytes_per_row: float = 0.0
-    """Shuffle bytes of a row that comes in."""
+    """Shuffle bytes per incoming row."""
     hot_share: float = 0.0
-    """Share of its rows that carry one key, and so meet in one task; the others spread evenly."""
+    """Share of its rows with the same key, which meet in one task. The others spread evenly."""
     works_at_once: int | None = None
-    """Maximum number of tasks that can make progress at once, for example because of a lock; the others hold their
-    slots and wait."""
+    """Maximum number of tasks that can make progress at once, for example because of a lock. The others wait."""
     task_overhead_s: float = 0.0
-    """Slot-seconds that a task costs beside its rows."""
+    """Slot-seconds that a task costs in addition to its rows."""
     cpu_share: float = 1.0
-    """Share of `cost_s_per_row` that needs a CPU; in the rest a task waits, for a service or a disk."""
+    """Share of `cost_s_per_row` that needs a CPU. For the rest a task waits for a service or a disk."""
     stateful: bool = False
     """Stateful operators of one application share one parallelism."""
     state_keys: int = 0
-    """Keys that its state can come to hold."""
+    """Maximum number of keys in its state."""
     fixed: bool = False
-    """A new parallelism is taken without a word and ignored."""
+    """A new parallelism is accepted silently and ignored."""
 
     def __post_init__(self) -> None:
         for what, amount in (
@@ -71,7 +70,7 @@ class SimOperator:
                 raise InvalidInput(f"operator {self.name}: {what} is at least 1, not {count}")
 
     def largest_share(self, parallelism: int) -> float:
-        """Share of the rows in the fullest of so many partitions."""
+        """Share of the rows in the fullest of this many partitions."""
         return self.hot_share + (1 - self.hot_share) / parallelism
 
 
@@ -87,32 +86,32 @@ class SimApplication:
     load: LoadProfile | float | Mapping[str, Any]
     """A profile, its specification, or a constant rate."""
     interval_s: float = 1.0
-    """0: the next batch starts when the last is done."""
+    """0 if the next batch starts when the last is done."""
     overhead_s: float = 0.3
     """Planning, offsets, logs and commits of a batch: time in which it uses no slot."""
     operators: tuple[SimOperator, ...] = (SimOperator("work", 0.001),)
     admission_rows: int | None = None
     cold_s: float = 2.0
-    """What the first batch after a start takes longer."""
+    """Extra time of the first batch after a start."""
     restart_s: float = 4.0
     """From the last commit before a restart to the next trigger."""
     gated: bool = True
-    """Its source takes a new admission limit at once."""
+    """Whether its source accepts a new admission limit at once."""
     restartable: bool = True
     sink_s: float = 0.0
-    """What the sink takes on the driver, after the stages of a batch, whatever its size."""
+    """Time that the sink takes on the driver after the stages of a batch, whatever its size."""
     sink_s_per_row: float = 0.0
-    """And for every row of the batch."""
+    """Additional sink time per row of the batch."""
     repartition_s: float = 8.0
-    """What a restart takes longer that changes the parallelism of stateful operators."""
+    """Extra time of a restart that changes the parallelism of stateful operators."""
     driver_cpu_s: float = 0.0
-    """Driver CPU-seconds of a batch; they matter where the driver's CPUs are limited."""
+    """Driver CPU-seconds per batch. They matter if the driver's CPUs are limited."""
     driver_cpu_s_per_task: float = 0.0
-    """And for every task that is launched; these lengthen the overhead."""
+    """Additional driver CPU-seconds per launched task. They lengthen the overhead."""
     state_reload_s: float = 0.2
-    """Slot-seconds until a state partition is loaded on an executor it was moved to."""
+    """Slot-seconds to load a state partition on an executor that it was moved to."""
     state_first_s: float = 1.8
-    """And what that takes longer on an executor that has held no state of this application before."""
+    """Additional slot-seconds on an executor that has held no state of this application before."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.load, LoadProfile):
@@ -154,7 +153,7 @@ class SimApplication:
         return tuple(names.index(name) for name in inputs)
 
     def bytes_onward(self, index: int) -> float:
-        """Bytes that a row which leaves operator `index` weighs, on all its ways."""
+        """Bytes per row that leaves operator `index`, over all its outputs."""
         later = range(index + 1, len(self.operators))
         return sum(self.operators[child].bytes_per_row for child in later if index in self.inputs_of(child))
 

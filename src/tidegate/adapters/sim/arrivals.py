@@ -11,7 +11,7 @@ from tidegate.load import Constant, LoadProfile, Sinusoid
 
 
 class Arrivals:
-    """Evaluates loads at the middle of each step; sinusoids and constants together, in one sweep.
+    """Evaluates loads at the middle of each step, all sinusoids and constants in one sweep.
 
     >>> Arrivals([(Constant(rate=10), 0.5), (Constant(rate=4), 1.0)]).rows(0.0, steps=2, step_s=2.0).tolist()
     [[10.0, 8.0], [10.0, 8.0]]
@@ -29,7 +29,7 @@ class Arrivals:
         """Steps × loads."""
         middles_s: Floats = start_s + (np.arange(steps, dtype=np.float64) + 0.5) * step_s
         rows = np.empty((steps, len(self._loads)))
-        # sin(a + k·w) = sin a · cos kw + cos a · sin kw: the tables serve every stretch of the same length
+        # sin(a + k·w) = sin a · cos kw + cos a · sin kw: the tables apply to every stretch of the same length
         cosines, sines = self._turns(steps, step_s)
         angle = middles_s[0] * self._speed + self._phase
         waves = cosines * (np.sin(angle) * self._amplitude)
@@ -47,7 +47,7 @@ class Arrivals:
         return rows
 
     def _turns(self, steps: int, step_s: float) -> tuple[Floats, Floats]:
-        """Cosine and sine of the angle that each wave turns by, steps × waves; the latest are kept."""
+        """Cosine and sine of the angle that each wave turns by, steps × waves. The latest result is cached."""
         if self._kept is None or self._kept[0] != (steps, step_s):
             turned = np.multiply.outer(np.arange(steps, dtype=np.float64) * step_s, self._speed)
             self._kept = (steps, step_s), np.cos(turned), np.sin(turned)

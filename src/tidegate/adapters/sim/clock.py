@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Advancing(Protocol):
-    """A world whose time can be moved on."""
+    """A world whose time can be advanced."""
 
     @property
     def now_s(self) -> float: ...
@@ -15,7 +15,7 @@ class Advancing(Protocol):
 
 
 class SimClock:
-    """The controller's clock in a simulated world; `until_s` ends the story."""
+    """The controller's clock in a simulated world. `until_s` ends the simulation."""
 
     def __init__(self, world: Advancing, until_s: float | None = None) -> None:
         self._world = world

@@ -1,4 +1,4 @@
-"""A simulated Spark context behind the `Cluster` port: what the controller sees and steers where there is no JVM."""
+"""A simulated Spark context behind the `Cluster` port: what the controller sees and controls without a JVM."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from tidegate.domain import (
     Targets,
 )
 
-_DIGITS = 4  # times are told to 0.1 ms
+_DIGITS = 4  # times are reported to 0.1 ms
 
 
 class SimCluster:
-    """Applications on one pool of executors, with every knob that live Spark has.
+    """Applications on one pool of executors, with every knob of live Spark.
 
     >>> words = SimApplication("words", load=100, operators=(SimOperator("count", cost_s_per_row=0.005),))
     >>> cluster = SimCluster([words], executors=1, slots_per_executor=2, seed=1)
@@ -62,9 +62,9 @@ class SimCluster:
         start_s: float = 0.0,
         seed: int = 0,
     ) -> None:
-        """`host_cpus` and `driver_cpus` are unlimited where they are left out; `groups` gives applications a class.
+        """`host_cpus` and `driver_cpus` are unlimited by default. `groups` assigns applications to classes.
 
-        A cold executor wants `cold_cpus` until it is warm: 8.2 CPU-seconds in 7.1 s were measured on Spark 4.3.
+        A cold executor needs `cold_cpus` until it is warm: 8.2 CPU-seconds in 7.1 s were measured on Spark 4.3.
         """
         names = [application.name for application in applications]
         if len(set(names)) < len(names):
@@ -113,7 +113,7 @@ class SimCluster:
     # the port
 
     def observe(self) -> Observation:
-        """What is to be seen now; each batch appears in one observation only."""
+        """The current observation. Each batch appears in one observation only."""
         executors, slots = self.executors, self._world.slots
         silence = self._world.fault_now(MetricsStale)
         heard_s = self.now_s if silence is None else silence.from_s
@@ -129,11 +129,11 @@ class SimCluster:
         )
 
     def converge(self, targets: Targets) -> Receipt:
-        """Drive the world to these levels; a target that is reached stays reached."""
+        """Drive the world to these levels. This is idempotent."""
         return self._knobs.converge(targets)
 
     def release(self) -> None:
-        """Turn back everything that was turned."""
+        """Restore every knob that was turned."""
         self._knobs.release()
 
     # time
@@ -143,7 +143,7 @@ class SimCluster:
         self._world.advance_to(time_s)
 
     def summary(self) -> dict[str, Any]:
-        """What became of the rows so far, and what it cost; plain values for JSON."""
+        """The outcome of the rows so far, and the cost, as plain values for JSON."""
         return {
             "executor_seconds": self.executors.seconds,
             "reconfigurations": self.reconfigurations,
@@ -160,7 +160,7 @@ class SimCluster:
         }
 
     def violation_rate(self, application: str, latency_s: float) -> float | None:
-        """Share of the rows that came and took longer; rows still waiting count at their age."""
+        """Share of the arrived rows that took longer. Rows still waiting count by their age."""
         gate = self._world.by_name.get(application)
         arrived = gate.rows_arrived(self.now_s) if gate else 0
         if gate is None or not arrived:
@@ -170,7 +170,7 @@ class SimCluster:
     # inside
 
     def _sample(self, gate: Gate, heard_s: float, told_s: float) -> ApplicationSample:
-        """What is known of an application that was last heard of at `heard_s`."""
+        """What is known about an application that was last heard of at `heard_s`."""
         last_progress_s, batches, silent = gate.last_progress_s, tuple(gate.finished), heard_s < self.now_s
         if silent:
             batches = ()
@@ -198,7 +198,7 @@ class SimCluster:
         )
 
     def _host(self) -> HostSample:
-        """Busy share since the last look, of the CPUs where they are limited, else of the slots."""
+        """Utilisation since the last observation: of the CPUs if they are limited, otherwise of the slots."""
         world, slots = self._world, self.executors.slots
         busy, pressure = None, None
         if self._host_cpus is not None and world.watched_s > 0:
@@ -212,7 +212,7 @@ class SimCluster:
 
 
 def without_stages(batch: BatchSample) -> BatchSample:
-    """What is left of a batch's report where stages and latency could not be read."""
+    """What remains of a batch's report if stages and latency could not be read."""
     return replace(batch, busy_s=None, overhead_s=None, backlog_rows=None, latency=None, operators=(), driver=None)
 
 

@@ -1,4 +1,4 @@
-"""The driver: planning, offsets, logs and task launches of every batch, on CPUs that all queries of a context share."""
+"""The driver: planning, offsets, logs and task launches of every batch, on CPUs shared by all queries of a context."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Owner = TypeVar("Owner")
 
 @dataclass(slots=True)
 class Driver(Generic[Owner]):
-    """Runs the overhead of batches. Without a limit on its CPUs, every batch has the driver to itself.
+    """Runs the overhead of batches. Without a limit on its CPUs, batches do not slow each other down.
 
     >>> driver: Driver[str] = Driver(cpus=2.0)
     >>> for query in range(9):  # nine aggregations of 0.4 CPU-seconds a batch
@@ -26,10 +26,10 @@ class Driver(Generic[Owner]):
     cpus: float | None = None
     lanes: dict[float, Lane[Owner]] = field(default_factory=dict)
     changed: bool = True
-    """A batch has begun or ended its overhead since the CPUs were divided."""
+    """Whether a batch has begun or ended its overhead since the CPUs were divided."""
 
     def begin(self, owner: Owner, overhead_s: float, cpu_s: float) -> None:
-        """The overhead of a batch begins: `overhead_s` long on a free driver, with `cpu_s` CPU-seconds in it."""
+        """Begin the overhead of a batch: `overhead_s` long on a free driver, with `cpu_s` CPU-seconds in it."""
         busy = cpu_s / overhead_s if self.cpus is not None and overhead_s > 0 else 0.0
         ask, cpu_share = max(1.0, busy), min(1.0, round(busy, 9))
         lane = self.lanes.get(cpu_share)
@@ -39,7 +39,7 @@ class Driver(Generic[Owner]):
         self.changed = True
 
     def divide(self) -> None:
-        """Set the pace of every overhead that is under way."""
+        """Set the pace of every overhead in progress."""
         self.changed = False
         self.lanes = {share: lane for share, lane in self.lanes.items() if lane.parts}
         longer = 1.0

@@ -1,4 +1,4 @@
-"""What happens in a scenario: hosts and operators come and go, and schedules place what is there."""
+"""The events of a scenario: hosts and operators come and go, and schedules place the existing tasks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidegate.adapters.sim.section import Amount, Angle, Load, Name, Positive, S
 from tidegate.adapters.sim.workload import ApplicationSpec, HostSpec, OperatorSpec, Resources
 from tidegate.load import Sinusoid
 
-PAPER_COST_S = 1 / 25  # Melnik et al. 2019: a core does 25 rows in a unit of time
+PAPER_COST_S = 1 / 25  # Melnik et al. 2019: a core does 25 rows per unit of time
 
 
 class NewNode(Section):
@@ -29,7 +29,7 @@ class NewNode(Section):
 
 
 class NewOperator(Section):
-    """An operator that arrives with a load of its own."""
+    """An operator that arrives with its own load."""
 
     event: Literal["NewOperator"]
     at_s: Amount
@@ -72,7 +72,7 @@ class NewSinusOperator(Section):
 
 
 class KillNode(Section):
-    """The host is gone; its tasks wait for the next schedule."""
+    """The host is gone. Its tasks wait for the next schedule."""
 
     event: Literal["KillNode"]
     at_s: Amount
@@ -80,7 +80,7 @@ class KillNode(Section):
 
 
 class KillOperator(Section):
-    """The operator is gone (`application.operator`, or the application's name); its rows are dropped."""
+    """The operator is gone (`application.operator`, or the application's name). Its rows are dropped."""
 
     event: Literal["KillOperator"]
     at_s: Amount
@@ -88,7 +88,7 @@ class KillOperator(Section):
 
 
 class Schedule(Section):
-    """Place every task anew, by what has been measured until now."""
+    """Place every task again, based on the measurements so far."""
 
     event: Literal["Schedule"]
     at_s: Amount

@@ -1,10 +1,10 @@
-"""A pool of executors over time: asked for, registered, warming up, retiring between batches, lost.
+"""A pool of executors over time: requested, registered, warming up, retiring between batches, lost.
 
-asked for ──startup_s──▶ registered, slow ──warmup_s──▶ registered, at full speed
-    └─ no longer wanted: cancelled          └─ no longer wanted: retires when the batches that run now are done,
-                                               and when its state has moved away or nobody moves it
+requested ──startup_s──▶ registered, slow ──warmup_s──▶ registered, at full speed
+    └─ no longer wanted: cancelled          └─ no longer wanted: retires when the running batches are done,
+                                               and when its state has moved away or is not being moved
 
-Start-up and warm-up run on a clock of their own, which goes slower where cold executors wait for CPUs.
+Start-up and warm-up have their own clock, which slows down when cold executors wait for CPUs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidegate.domain.observation import ExecutorSample
 
 _TICK_S = 1e-9
 _STATE = "its state"
-"""What an executor that holds state waits for, beside batches."""
+"""Stands for an executor's state among the things it waits for."""
 
 
 @dataclass(slots=True)
@@ -30,12 +30,12 @@ class _Executor:
     since_s: float | None = None
     """When it registered."""
     waits_for: set[str] | None = None
-    """What must end before it goes: running batches of applications, its state; None while it is wanted."""
+    """What must end before it leaves: running batches of applications, its state. None while it is wanted."""
 
 
 @dataclass(slots=True)
 class Executors:
-    """The executors that all applications of a pool share.
+    """The executors shared by all applications of a pool.
 
     >>> pool = Executors(slots_each=2, startup_s=5.0, warmup_s=10.0, warmup_speed=0.5)
     >>> pool.begin(1, now_s=0.0)
@@ -54,16 +54,16 @@ class Executors:
     most: int | None = None
     requested: int = 0
     seconds: float = 0.0
-    """Executor-seconds registered so far: what the pool costs."""
+    """Executor-seconds registered so far: the cost of the pool."""
     speeds: Mapping[str, float] = field(default_factory=dict)
     """The speed of each registered executor, oldest first."""
     slots: int = 0
     cold: int = 0
     """Executors that are starting or warming up."""
     version: int = 0
-    """Goes up when executors come, go or get warm."""
+    """Increases when executors come, go or get warm."""
     departed: list[str] = field(default_factory=list)
-    """Executors that have gone, until somebody takes note of it."""
+    """Executors that have left and were not reported yet."""
     _members: list[_Executor] = field(default_factory=list)
     _made: int = 0
     _clock: float = 0.0
@@ -83,7 +83,7 @@ class Executors:
         return tuple(self.speeds)
 
     def begin(self, count: int, now_s: float) -> None:
-        """The executors that are there, and warm, when the story begins."""
+        """The initial executors, all of them warm."""
         self.requested, self._clock, self._now_s = count, now_s, now_s
         for _ in range(count):
             self._add(registers=now_s, warm=now_s)
@@ -92,9 +92,9 @@ class Executors:
     def request(
         self, target: int, in_batch: Iterable[str], startup_s: float | None = None, holding: Collection[str] = ()
     ) -> None:
-        """Have `target` of them: keep those about to retire first, then start new ones; cancel the youngest first.
+        """Change the pool to `target` executors: keep retiring ones first, then start new ones; cancel the youngest.
 
-        Those that are `holding` state wait until they are let go.
+        Executors that are `holding` state wait until they are released.
         """
         self.requested = target
         wanted = [member for member in self._members if member.waits_for is None]
@@ -116,11 +116,11 @@ class Executors:
 
     @property
     def emptying(self) -> tuple[str, ...]:
-        """Executors that are to go, and still wait for their state to be moved."""
+        """Executors that should leave and still wait for their state to be moved."""
         return tuple(member.id for member in self._members if member.waits_for and _STATE in member.waits_for)
 
     def let_go(self, executor: str) -> None:
-        """Its state has moved away, or nobody moves it."""
+        """Its state has moved away, or is not being moved."""
         for member in self._members:
             if member.id == executor and member.waits_for is not None:
                 member.waits_for.discard(_STATE)
@@ -135,7 +135,7 @@ class Executors:
             self._release()
 
     def lose(self) -> str | None:
-        """The oldest dies and is replaced; returns its name."""
+        """The oldest executor dies and is replaced. Returns its name."""
         if not self.speeds:
             return None
         lost = next(member for member in self._members if member.id in self.speeds)
@@ -145,13 +145,13 @@ class Executors:
         return lost.id
 
     def take_departed(self) -> list[str]:
-        """Executors that have gone since this was last asked."""
+        """Executors that have left since the last call."""
         gone, self.departed = self.departed, []
         return gone
 
     def pass_time(self, from_s: float, to_s: float, pace: float = 1.0) -> None:
         self.seconds += (to_s - from_s) * len(self.speeds)
-        # without a shortage this clock and the world's are the same, to the last digit
+        # without a shortage this clock equals the world's, to the last digit
         self._clock = to_s if pace == 1.0 and self._clock == from_s else self._clock + (to_s - from_s) * pace
         self._now_s = to_s
         if self._next <= self._clock + _TICK_S:
@@ -195,7 +195,7 @@ class Executors:
         self._look()
 
     def _look(self) -> None:
-        """Who is there, how fast, and what happens next."""
+        """Update the registered executors, their speeds, and the next change."""
         now = self._clock + _TICK_S
         for member in self._members:
             if member.since_s is None and member.registers <= now:

@@ -1,4 +1,4 @@
-"""What can go wrong on purpose: faults that a test or a scenario injects into a simulated pool."""
+"""Faults that a test or a scenario injects into a simulated pool."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class MetricsMissing:
-    """Batches are reported without stages, overhead and latency, as when the status store cannot be read."""
+    """Batches are reported without stages, overhead and latency, as if the status store could not be read."""
 
     from_s: float
     until_s: float
@@ -15,7 +15,7 @@ class MetricsMissing:
 
 @dataclass(frozen=True, slots=True)
 class MetricsStale:
-    """Nothing is heard; what happened meanwhile is told when it is over."""
+    """No reports arrive. What happened meanwhile is reported when it is over."""
 
     from_s: float
     until_s: float
@@ -23,14 +23,14 @@ class MetricsStale:
 
 @dataclass(frozen=True, slots=True)
 class ExecutorLost:
-    """An executor dies in the middle of its work; its share of the running stages is done again."""
+    """An executor dies in the middle of its work. Its share of the running stages is repeated."""
 
     at_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class SlowStart:
-    """Executors asked for in this time take `startup_s` to register."""
+    """Executors requested in this time take `startup_s` to register."""
 
     from_s: float
     until_s: float

@@ -1,7 +1,7 @@
-"""A fleet: hosts in regions, applications whose operators have replicas on them, and what every change costs.
+"""A fleet: hosts in regions, applications with operator replicas on them, and the cost of every change.
 
-The plant knows nothing of managers: it seats replicas where it is told, pauses an operator for each change, starts
-hosts after their boot time, and measures. See `fleet_kernel` for the queues and `fleet_loop` for who drives it.
+The plant is independent of the managers: it places replicas as requested, pauses an operator for each change, starts
+hosts after their boot time, and measures. See `fleet_kernel` for the queues and `fleet_loop` for the control loop.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ STEP_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class FleetOperator:
-    """A link of an application's chain; each replica works on one core at most."""
+    """A link of an application's chain. Each replica uses at most one core."""
 
     name: str
     cost_s_per_row: float
@@ -33,7 +33,7 @@ class FleetOperator:
 
 @dataclass(frozen=True, slots=True)
 class FleetApplication:
-    """A chain of operators in its home region; `network_s` is the way of its results to who reads them."""
+    """A chain of operators in its home region. `network_s` is the time for results to reach their reader."""
 
     name: str
     region: str
@@ -47,13 +47,13 @@ class FleetApplication:
 
     @property
     def unloaded_s(self) -> float:
-        """The service of a row along the chain."""
+        """The service time of a row along the chain."""
         return sum(operator.cost_s_per_row for operator in self.operators)
 
 
 @dataclass(frozen=True, slots=True)
 class HostKind:
-    """Cores are shared by demand; slots bound how many replicas sit on a host, busy or idle."""
+    """Cores are shared by demand. Slots limit the number of replicas on a host, busy or idle."""
 
     cores: float = 4.0
     slots: int = 10
@@ -66,14 +66,14 @@ class HostKind:
 
 @dataclass(frozen=True, slots=True)
 class FleetSpec:
-    """The whole fleet and the price of changes."""
+    """The whole fleet and the cost of changes."""
 
     applications: tuple[FleetApplication, ...]
     host: HostKind = field(default_factory=HostKind)
     places_per_region: int = 32
-    """Machines that could be had at most, whatever a budget says."""
+    """Maximum number of machines, regardless of the budget."""
     pause_s: float = 6.0
-    """An operator stands still for so long when its replicas change in number or place; its rows queue."""
+    """How long an operator pauses when its replicas change in number or place. Its rows queue."""
 
     @property
     def regions(self) -> tuple[str, ...]:
@@ -85,7 +85,7 @@ class FleetSpec:
 
 @dataclass(frozen=True, slots=True)
 class FleetWindow:
-    """What was measured since the last observation; operators, hosts and applications by position."""
+    """What was measured since the last observation. Operators, hosts and applications are by position."""
 
     seconds: float
     arrival_rows_per_s: Floats
@@ -93,10 +93,10 @@ class FleetWindow:
     response_s: Floats
     """95th percentile over the window's seconds."""
     latency_s: Floats
-    """Worst row of each application; −1 where none left."""
+    """Worst row of each application; −1 if none left."""
     busy_cores: float
     source_rows_per_s: float
-    """Into the fleet, all applications together."""
+    """Rate into the fleet, all applications together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class FleetPlant:
         self._region_of = {name: name.rpartition("-")[0] for name in self.host_names}
         self.seats: dict[str, dict[str, int]] = {name: {} for name in self.operators}
         self.ready_s: dict[str, float] = {}
-        """Every host that is paid for → when it is up."""
+        """Every host that is paid for, and when it is up."""
         self.reconfigurations: dict[str, int] = dict.fromkeys(self.operators, 0)
         self.changed_s: dict[str, float] = {}
         self.downtime_s = self._host_seconds = self._replica_seconds = 0.0
@@ -140,7 +140,7 @@ class FleetPlant:
     # Commands
 
     def have_hosts(self, region: str, target: int) -> list[str]:
-        """Start hosts until the region has `target`; returns those that were started."""
+        """Start hosts until the region has `target`. Returns the started ones."""
         started = []
         for name in self.host_names:
             if self._region_of[name] != region or name in self.ready_s or len(self.hosts_of(region)) >= target:
@@ -150,13 +150,13 @@ class FleetPlant:
         return started
 
     def stop_host(self, name: str) -> None:
-        """Give a host back; it has to be empty."""
+        """Stop a host. It must be empty."""
         if any(name in hosts for hosts in self.seats.values()):
             raise InvalidInput(f"host {name} still runs replicas: move them first")
         self.ready_s.pop(name, None)
 
     def seat(self, operator: str, hosts: Mapping[str, int]) -> None:
-        """Run the operator's replicas on these hosts; a change pauses it, the same seats again do nothing."""
+        """Run the operator's replicas on these hosts. A change pauses it; the same placement again does nothing."""
         wanted = {host: n for host, n in hosts.items() if n > 0}
         if wanted == self.seats[operator]:
             return
@@ -189,14 +189,14 @@ class FleetPlant:
         return host in self.ready_s and self.ready_s[host] <= self.time_s
 
     def hosts_of(self, region: str) -> list[str]:
-        """Hosts that are up or boot, in the order of their names."""
+        """Hosts that are up or booting, in the order of their names."""
         return [name for name in self.host_names if name in self.ready_s and self._region_of[name] == region]
 
     def replicas_of(self, operator: str) -> int:
         return int(self._a.replicas[self._index[operator]])
 
     def advance(self, seconds: int) -> FleetWindow:
-        """Let time pass, and measure it."""
+        """Advance time, and measure."""
         a, steps = self._a, min(seconds, self._arrivals.shape[1] - self.time_s)
         busy_before = float(a.busy.sum())
         for array in (a.arrived, a.asked, a.counted):
@@ -220,7 +220,7 @@ class FleetPlant:
         )
 
     def totals(self) -> FleetTotals:
-        """Rows still inside count as late once they are older than their objective."""
+        """Rows still inside count as over the objective once they are older than it."""
         a, late, done = self._a, self._a.late.copy(), self._a.done.copy()
         for app in range(len(self.spec.applications)):
             inside = self._arrivals[app, int(a.oldest[app]) : self.time_s].copy()
@@ -281,9 +281,9 @@ def _arrays(spec: FleetSpec, hosts: int) -> FleetArrays:
 def spread(
     spec: FleetSpec, replicas: Mapping[str, int], hosts: Mapping[str, Sequence[str]]
 ) -> dict[str, dict[str, int]]:
-    """Seats for a start: the heaviest replicas first, each on the host of its region with the least load.
+    """Initial placement: the heaviest replicas first, each on the least loaded host of its region.
 
-    A replica weighs its part of what a row costs: operators of a region see the same rows.
+    A replica weighs its part of the cost of a row, because all operators of a region see the same rows.
     """
     weight = {
         (app.region, f"{app.name}.{operator.name}"): operator.cost_s_per_row / replicas[f"{app.name}.{operator.name}"]

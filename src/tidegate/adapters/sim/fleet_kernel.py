@@ -1,8 +1,8 @@
 """The fleet's compiled loop: one-second steps, shared cores, FIFO queues, and the latency of every row.
 
-Per step, after Melnik et al. (section 4; the same symbols): `s(t) = x(t) + q(t − Δt)`; a host whose replicas ask for
-more than its cores is shared in proportion to their demand; `q(t) = s(t) − IP(s(t), r(t))`. Unlike in the general plant
-a row may pass a whole chain within a step: replicas stream, they do not wait for batches.
+Per step, after Melnik et al. (section 4; the same symbols): `s(t) = x(t) + q(t − Δt)`. A host whose replicas need more
+than its cores is shared in proportion to their demand. `q(t) = s(t) − IP(s(t), r(t))`. Unlike in the general plant, a
+row may pass a whole chain within a step: replicas stream and do not wait for batches.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ Ints = npt.NDArray[np.int64]
 
 
 class FleetArrays(NamedTuple):
-    """Everything the loop reads and writes; operators lie in the order of applications and, inside, of their chain."""
+    """Everything the loop reads and writes. Operators are ordered by application and by position in the chain."""
 
-    # what the fleet is
+    # the fleet
     first: Ints  # per application: its first operator; one more entry at the end
-    cost_s: Floats  # per operator: core-seconds a row costs
+    cost_s: Floats  # per operator: core-seconds per row
     selectivity: Floats
-    base_s: Floats  # per application: service and network, the least latency of a row
+    base_s: Floats  # per application: service and network, the minimum latency of a row
     objective_s: Floats
     cores: Floats  # per host
-    # where replicas sit: operator o has the seats from seat_first[o] to seat_first[o + 1]
+    # placement of replicas: operator o has the seats from seat_first[o] to seat_first[o + 1]
     seat_first: Ints
     seat_host: Ints
     seat_count: Ints
     replicas: Ints
     # state
     queue: Floats
-    inflow: Floats  # rows that came to each operator in the last step
+    inflow: Floats  # rows that arrived at each operator in the last step
     paused_until: Ints  # step
     oldest: Ints  # per application: arrival step of the oldest row inside
     gone: Floats  # rows of that step that have left
@@ -69,7 +69,7 @@ def run(a: FleetArrays, arrivals: Floats, start: int, steps: int, response_s: Fl
                 able = room[o] / a.cost_s[o]
                 served = min(waiting, able)
                 a.queue[o] = waiting - served if waiting - served > 1e-9 * waiting else 0.0
-                # The wait of the row that came last: what is before it, at the speed of now.
+                # The wait of the last row: the queue ahead of it, at the current speed.
                 response_s[o, i] = a.cost_s[o] + (a.queue[o] / able if able > 0 else a.paused_until[o] - t)
                 a.busy[o] += served * a.cost_s[o]
                 if o + 1 == a.first[app + 1]:
@@ -80,7 +80,7 @@ def run(a: FleetArrays, arrivals: Floats, start: int, steps: int, response_s: Fl
 
 @kernel
 def _share(a: FleetArrays, arrivals: Floats, t: int, load: Floats, room: Floats, demand: Floats) -> None:
-    """Cores that every operator may use. Rows from upstream are not there yet: those of the last step stand in."""
+    """Cores that every operator may use. Rows from upstream have not arrived yet; those of the last step stand in."""
     for app in range(len(a.first) - 1):
         a.inflow[a.first[app]] = arrivals[app, t]
     load[:] = 0.0
@@ -93,7 +93,7 @@ def _share(a: FleetArrays, arrivals: Floats, t: int, load: Floats, room: Floats,
     for h in range(len(load)):
         load[h] = (
             a.cores[h] / load[h] if load[h] > a.cores[h] else 1.0
-        )  # from here on: the share of a demand that is met
+        )  # from here on: the share of the demand that is met
         crowded = crowded or load[h] < 1.0
     for o in range(len(a.cost_s)):
         room[o] = 0.0
@@ -101,7 +101,7 @@ def _share(a: FleetArrays, arrivals: Floats, t: int, load: Floats, room: Floats,
             continue
         room[o], worst = a.replicas[o], 1.0
         if crowded:
-            # Where cores idle a replica may use a whole one; on a crowded host it gets its share of what it asks for.
+            # With idle cores a replica may use a whole one. On a crowded host it gets its share of its demand.
             for s in range(a.seat_first[o], a.seat_first[o + 1]):
                 share = load[a.seat_host[s]]
                 if share < 1.0:
@@ -113,7 +113,7 @@ def _share(a: FleetArrays, arrivals: Floats, t: int, load: Floats, room: Floats,
 
 @kernel
 def _leave(a: FleetArrays, arrivals: Floats, app: int, rows: float, t: int) -> float:
-    """Rows leave in the order of their arrival; returns the worst latency among them, or −1 when none left."""
+    """Rows leave in the order of arrival. Returns the worst latency among them, or −1 if none left."""
     worst = -1.0
     while rows > 1e-9 and a.oldest[app] <= t:
         there = arrivals[app, a.oldest[app]] - a.gone[app]

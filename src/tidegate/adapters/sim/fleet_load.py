@@ -1,4 +1,4 @@
-"""Load that wanders over regions through the day: a recorded or made-up total, split by the hour, counted in rows."""
+"""Load that moves across regions through the day: a recorded or synthetic total, split by the hour, counted in rows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def regional_shares(seconds: int, regions: int, wander: float, noon_s: float = 5
 
 
 def per_second(per_minute: Sequence[float] | Floats, top_rows_per_s: float) -> Floats:
-    """Rows a second between minutes' means, scaled so that one minute in two hundred lies above `top_rows_per_s`."""
+    """Rows per second between minute means, scaled so that 0.5 % of the minutes exceed `top_rows_per_s`."""
     minutes = np.asarray(per_minute, dtype=np.float64)
     scaled = minutes * top_rows_per_s / np.quantile(minutes, 0.995)
     rates: Floats = np.interp(np.arange(60 * len(minutes)), 60 * np.arange(len(minutes)) + 30, scaled)
@@ -32,7 +32,7 @@ def per_second(per_minute: Sequence[float] | Floats, top_rows_per_s: float) -> F
 
 
 def made_up_days(days: int, rng: np.random.Generator) -> Floats:
-    """Per minute: a sinusoid by day, noise that lingers, and no two days of one height; where no trace is at hand."""
+    """Per minute: a daily sinusoid with autocorrelated noise and varying daily peaks. Used if there is no trace."""
     minutes = np.arange(days * DAY_S // 60)
     daily = 1 + 0.6 * np.sin(2 * np.pi * (minutes / 1440 - 0.375))
     height = np.repeat(rng.uniform(0.85, 1.15, days), 1440)

@@ -1,4 +1,4 @@
-"""The closed loop: managers over a simulated fleet, their mail in between, and the centre that may be away."""
+"""The closed loop: managers over a simulated fleet, the messages between them, and a centre that may be away."""
 
 from __future__ import annotations
 
@@ -38,32 +38,32 @@ CENTRE = "infrastructure"
 
 @dataclass(frozen=True, slots=True)
 class Periods:
-    """How often managers step: the local ones shortly, the central ones at leisure."""
+    """How often managers step: local ones often, central ones rarely."""
 
     local_s: int = 30
     central_s: int = 60
     settling_s: int = 60
-    """After a change of an operator its measurements say nothing yet, for so long at least."""
+    """Minimum time after a change of an operator during which its measurements are ignored."""
     settling_most_s: int = 300
-    """So long at most, while it still works off what queued in the pause."""
+    """Maximum of that time, while it still clears the queue of the pause."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoopSettings:
-    """Which managers there are, and how they are set."""
+    """Which managers there are, and their settings."""
 
     budget: Budget
     most_replicas: Mapping[str, int]
-    """Per operator; learning policies scale their load levels by it."""
+    """Per operator. Learning policies scale their load levels by it."""
     operators_elastic: bool = True
     periods: Periods = field(default_factory=Periods)
     operator: OperatorSettings = field(default_factory=OperatorSettings)
     application: ApplicationSettings = field(default_factory=ApplicationSettings)
     region: RegionSettings = field(default_factory=RegionSettings)
     centre_away_s: Sequence[tuple[float, float]] = ()
-    """From, until: the central managers do not step and what is sent to them is lost."""
+    """From, until: the central managers do not step, and messages to them are lost."""
     centre_forgets: bool = False
-    """They come back with an empty memory."""
+    """Whether they come back with an empty memory."""
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ class Timeline:
 
     time_s: list[float] = field(default_factory=list)
     latency_s: list[Floats] = field(default_factory=list)
-    """Worst row per application; −1 where none left."""
+    """Worst row per application; −1 if none left."""
     replicas: list[list[int]] = field(default_factory=list)
     hosts: list[list[int]] = field(default_factory=list)
     response_s: list[Floats] = field(default_factory=list)
@@ -93,7 +93,7 @@ PolicyMaker = Callable[[str, OperatorLimits], LocalPolicy]
 
 
 def limits_of(spec: FleetSpec, most: Mapping[str, int]) -> dict[str, OperatorLimits]:
-    """Per operator: its share of the objective, and the rate that its most replicas bear."""
+    """Per operator: its share of the objective, and the rate that its maximum number of replicas sustains."""
     return {
         name: OperatorLimits(
             least=1,
@@ -108,7 +108,7 @@ def limits_of(spec: FleetSpec, most: Mapping[str, int]) -> dict[str, OperatorLim
 
 
 def leave_alone(plant: FleetPlant, seconds: int, period_s: int = 30) -> Timeline:
-    """A fleet that nobody steers, recorded as a steered one is."""
+    """A fleet without managers, recorded in the same way."""
     timeline = Timeline()
     end_s = plant.time_s + seconds
     while plant.time_s < end_s:
@@ -117,7 +117,7 @@ def leave_alone(plant: FleetPlant, seconds: int, period_s: int = 30) -> Timeline
 
 
 class FleetLoop:
-    """Drives the managers of a fleet; the plant has to be seated before."""
+    """Drives the managers of a fleet. The plant must have its initial placement."""
 
     def __init__(self, plant: FleetPlant, settings: LoopSettings, policy: PolicyMaker) -> None:
         self.plant, self.settings, self.timeline = plant, settings, Timeline()
@@ -162,7 +162,7 @@ class FleetLoop:
         return InfrastructureManager(CENTRE, InfrastructureState(Numbering(CENTRE)), settings.budget)
 
     def run(self, seconds: int) -> Timeline:
-        """Advance the plant by local periods; every manager steps in its turn, operators first."""
+        """Advance the plant by local periods. Every manager steps in its turn, operators first."""
         periods, away_before = self.settings.periods, False
         worst = np.full(len(self.plant.spec.applications), -1.0)
         end_s = self.plant.time_s + seconds
@@ -222,7 +222,7 @@ class FleetLoop:
             self._send(manager.step(view, self._fetch(manager.name), now_s))
 
     def _step_regions(self, window: FleetWindow, now_s: float) -> None:
-        # The work that arrives, not the work that is done: a pause and the rush after it are no load.
+        # Arriving work, not completed work: a pause and the catch-up after it are not load.
         work = dict(zip(self.plant.operators, (window.arrival_rows_per_s * self._cost).tolist(), strict=True))
         for manager in self.regions:
             own = {name: work[name] for name in self._operators_of[manager.name]}

@@ -1,10 +1,10 @@
-"""A micro-batch application: a gate that lets a batch of rows in, and stages that run one after another.
+"""A micro-batch application: a gate that admits a batch of rows, and stages that run one after another.
 
-    waiting ──trigger, rows there──▶ overhead ──▶ stage 1 ──▶ … ──▶ stage n ──▶ sink ──▶ committed ──▶ waiting
+    waiting ──trigger, rows available──▶ overhead ──▶ stage 1 ──▶ … ──▶ stage n ──▶ sink ──▶ committed ──▶ waiting
 
-As Spark's processing-time trigger: triggers lie on multiples of the interval; a batch that overran its trigger is
-followed at once by the next; a trigger that finds no new rows makes no batch. The rows of a batch are acknowledged
-together, when its last stage is done.
+Like Spark's processing-time trigger: triggers are at multiples of the interval; if a batch overran its trigger, the
+next one follows at once; a trigger without new rows starts no batch. The rows of a batch are acknowledged together,
+when its last stage is done.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _POLL_S = 0.1  # how often a trigger without an interval looks for rows
 _MOST_SIGMA = 3.0
 _DRAWS = 256
 _PLANNING_SHARE, _OFFSETS_SHARE = 0.5, 0.2  # of a batch's overhead; the rest is its log
-_DIGITS = 4  # times are told to 0.1 ms
+_DIGITS = 4  # times are reported to 0.1 ms
 _order = count()
 
 
@@ -48,7 +48,7 @@ class Shared:
     driver: Driver[Gate]
     now_s: float
     alarms: list[tuple[float, int, Gate]] = field(default_factory=list)
-    """When each application wants to be woken; `wakes_s` says which of its alarms still counts."""
+    """When each application must be woken. `wakes_s` says which of its alarms is current."""
 
 
 @dataclass(slots=True)
@@ -60,24 +60,24 @@ class _Batch:
     backlog_rows: int
     warming: bool
     slower: float
-    """This batch's cost of a row, against the usual."""
+    """Cost of a row in this batch relative to the usual cost."""
     sink_s: float
     overhead_s: float = 0.0
     stage: int = -1
-    """-1 in its overhead; after the last stage comes the sink."""
+    """-1 during the overhead. After the last stage comes the sink."""
     stage_started_s: float = 0.0
     stage_work_s: float = 0.0
     rows_in: float = 0.0
     held_s: float = 0.0
     cpu_s: float = 0.0
-    """Slot-seconds and CPU-seconds of the parts of the stage that are done."""
+    """Slot-seconds and CPU-seconds of the finished parts of the stage."""
     parts: list[Part[Gate]] = field(default_factory=list)
     operators: list[OperatorSample] = field(default_factory=list)
     rows_out: list[float] = field(default_factory=list)
 
 
 class Gate:
-    """One application: when its batches start, what they hold, when they are done."""
+    """One application: when its batches start, what they hold, and when they are done."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Gate:
         self.name = application.name
         self.application = application
         self.group = ""
-        """The class that its tasks are served in."""
+        """The class in which its tasks are served."""
         self.admission_rows = application.admission_rows
         self.interval_s = application.interval_s
         self.parallelism = [operator.parallelism for operator in application.operators]
@@ -101,11 +101,11 @@ class Gate:
         self.admitted = 0
         self.ledger = Ledger(timeline, shared.now_s)
         self.finished: list[BatchSample] = []
-        """Committed, and not yet told."""
+        """Committed and not yet reported."""
         self.rebalance: RebalanceReport | None = None
-        """The restart that ended last, until somebody takes the report."""
+        """Report of the last restart, until it is read."""
         self.moves: Mapping[int, str] = {}
-        """Where state partitions are to go when the running batch is done."""
+        """Where state partitions move when the running batch is done."""
         self._shared = shared
         self._random = np.random.default_rng((seed, number))
         self._noise = noise
@@ -140,7 +140,7 @@ class Gate:
         return self.ledger.rows_arrived(now_s)
 
     def running_batch(self) -> RunningBatch | None:
-        """How far the batch under way has got; the tasks of a stage are counted as they would end one by one."""
+        """The progress of the running batch. Tasks of a stage are counted as if they ended one by one."""
         batch = self._batch
         if batch is None:
             return None
@@ -151,10 +151,10 @@ class Gate:
         started_s = round(batch.started_s, _DIGITS)
         return RunningBatch(started_s, batch.end - batch.first, done, sum(self.parallelism) - done)
 
-    # what is asked of it
+    # requests
 
     def ask_restart(self) -> None:
-        """Stop at the next batch boundary and start again; a restart under way takes further changes with it."""
+        """Stop at the next batch boundary and start again. A restart in progress also takes further changes."""
         if self._batch is not None:
             self.restart.due = True
         elif self.restarting:
@@ -163,29 +163,29 @@ class Gate:
             self._pause()
 
     def ask_moves(self, moves: Mapping[int, str]) -> None:
-        """Put state partitions on these executors: now where no batch runs, else when it is done."""
+        """Put state partitions on these executors: now if no batch runs, otherwise when it is done."""
         self.moves = moves
         if self._batch is None:
             self._make_moves()
 
     def serve_in(self, group: str) -> None:
-        """Its tasks are served in another class from now on."""
+        """From now on, serve its tasks in another class."""
         if group != self.group:
             self.group = group
             for part in self._running_parts():
                 self._shared.slots.move(part, self._key(part.place))
 
-    # what happens to it
+    # events
 
     def wake(self) -> None:
-        """Its next moment has come: a trigger, or the end of its sink."""
+        """Its next event is due: a trigger, or the end of its sink."""
         if self._batch is None:
             self._trigger()
         else:
             self._commit(self._batch)
 
     def part_done(self, part: Part[Gate]) -> None:
-        """The overhead of the running batch, or a part of its stage, is done; with the last part, the stage."""
+        """The overhead of the running batch or a part of its stage is done. With the last part, the stage is done."""
         batch = self._batch
         if batch is None:
             raise RuntimeError(f"{self.name}: something is done of no batch")
@@ -210,7 +210,7 @@ class Gate:
             self._commit(batch)
 
     def executor_gone(self, executor: str, lost_share: float) -> None:
-        """Its state moves to those that are left. Where it died, what its tasks had done is done again."""
+        """The executor's state moves to the remaining ones. If it died, the work of its tasks is repeated."""
         there = self._shared.executors.ids
         if self.state is not None:
             self.state.leave(executor, there)
@@ -226,7 +226,7 @@ class Gate:
     # inside
 
     def _begin_run(self) -> None:
-        """What follows from the parallelism of this run."""
+        """Initialise what follows from the parallelism of this run."""
         self._stages = [Stage.of(self.application, index, tasks) for index, tasks in enumerate(self.parallelism)]
         counts = [stage.tasks for stage in self._stages if stage.operator.stateful]
         self.state = Partitions(max(counts)) if counts else None
@@ -292,7 +292,7 @@ class Gate:
         batch.parts = [slots.start(self, (self.group, ANYWHERE, stage.cpu_share), work_s, ask)]
 
     def _reload_s(self, state: Partitions) -> dict[int, float]:
-        """Slot-seconds of every partition that is loaded now."""
+        """Slot-seconds for every partition that must be loaded now."""
         known_s, first_s = self.application.state_reload_s, self.application.state_first_s
         return {number: known_s + (first_s if new else 0.0) for number, new in state.take_reloads().items()}
 
@@ -316,7 +316,7 @@ class Gate:
         batch.rows_out.append(rows * operator.selectivity)
 
     def _places(self, stage: Stage) -> tuple[str, ...]:
-        """Which executor ran each task."""
+        """The executor that ran each task."""
         if stage.operator.stateful and self.state is not None and self.state.where:
             return self.state.where[: stage.tasks]
         executors = self._shared.executors
@@ -327,7 +327,7 @@ class Gate:
         return self._told_places[stage.tasks]
 
     def _commit(self, batch: _Batch) -> None:
-        """Acknowledge the batch whole."""
+        """Acknowledge the whole batch."""
         now_s = self._shared.now_s
         self._batch = None
         if batch.warming and self.restart.count:

@@ -1,4 +1,4 @@
-"""What has been measured of every flow, and a forecast of it: the monitoring data that schedulers plan with."""
+"""The measured rate of every flow, and a forecast of it: the monitoring data that schedulers use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SAME = 0.01  # correlations closer than this are equally good
 
 
 class History:
-    """The input rate of each task, one number a record, the latest `length` of them; NaN-free: unknown is no record.
+    """The input rate of each task: one number per record, the latest `length` of them. Unknown values are not recorded.
 
     >>> history = History(tasks=1, length=64)
     >>> for moment in range(40):
@@ -32,14 +32,14 @@ class History:
         self._known = np.where(alive, np.minimum(self._known + 1, self._rates.shape[1]), 0)
 
     def series(self, task: int) -> Floats:
-        """What is known of a task's input, oldest first; empty before the first record."""
+        """The known input rates of a task, oldest first; empty before the first record."""
         places = np.arange(self._next - self._known[task], self._next) % self._rates.shape[1]
         return np.asarray(self._rates[task, places])
 
     def forecast(self, task: int, horizon: int) -> Floats | None:
-        """The next `horizon` records: the last period again, or as much of the past where there is none; None: unknown.
+        """The next `horizon` records: the last period repeated, or that much of the past without one; None if unknown.
 
-        The period is the lag with the largest autocorrelation (at least 0.5) of what is known.
+        The period is the lag with the largest autocorrelation (at least 0.5) in the known records.
         """
         known = self.series(task)
         if not len(known):
@@ -48,7 +48,7 @@ class History:
 
 
 def _period(series: Floats) -> int | None:
-    """The first lag, past the fall from lag 0, whose autocorrelation comes back to its best; None if it never does."""
+    """The first lag, after the fall from lag 0, whose autocorrelation returns to its best; None if it never does."""
     length = len(series)
     centred = series - series.mean()
     if length < _LEAST_RECORDS or np.abs(centred).max() <= 1e-9 * np.abs(series).max():
@@ -68,7 +68,7 @@ def _period(series: Floats) -> int | None:
 
 
 def _autocorrelation(centred: Floats) -> Floats:
-    """Of each lag up to half the length, normalised by the energy of the two stretches that overlap."""
+    """Autocorrelation at each lag up to half the length, normalised by the energy of the two overlapping stretches."""
     length = len(centred)
     spectrum = np.fft.rfft(centred, 2 * length)
     products = np.fft.irfft(spectrum * np.conj(spectrum))[: length // 2 + 1]

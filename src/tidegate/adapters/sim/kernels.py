@@ -1,14 +1,14 @@
-"""The plant's compiled loop: arrivals in, proportional sharing, FIFO queues, rows on to the next operator.
+"""The plant's compiled loop: arrivals, proportional sharing, FIFO queues, and rows passed to the next operator.
 
 One step of length Δt, for every task at once (Melnik et al. 2019, section 4; the same symbols):
 
     s_k(t) = x_k(t) + q_k(t − Δt)            what waits at input k
-    r_j    = h_v · RR(s_j) / Σ_c RR(s_c)     only where the host is overloaded; else a task gets what it needs
+    r_j    = h_v · RR(s_j) / Σ_c RR(s_c)     only if the host is overloaded; otherwise a task gets what it needs
     q_k(t) = s_k(t) − IP(s(t), r(t))
     y_l(t) = OP(IP(s, r))                    arrives at child l in the next step, or later over a slow network
 
-A row passes at most one operator in a step; it enters at the start of a step and leaves at the end of one, so the
-least latency of an operator is Δt.
+A row passes at most one operator per step. It enters at the start of a step and leaves at the end of one, so the
+minimum latency of an operator is Δt.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from tidegate.accelerate import kernel
 from tidegate.adapters.sim.latency import BINS, BINS_PER_OCTAVE, LEAST_LATENCY_S
 from tidegate.adapters.sim.state import CPU, ENTRY_S, RIPE_TICK, ROWS, Floats, Ints, State
 
-_DONE_SHARE = 1e-9  # a queue emptied to this share is empty: what is left is rounding
+_DONE_SHARE = 1e-9  # a queue emptied to this share is empty: the rest is rounding error
 
 
 @kernel
 def latency_bin(latency_s: float) -> int:
-    """The logarithmic bin of a latency; the first and the last take what lies beyond them."""
+    """The logarithmic bin of a latency. The first and the last bin include everything beyond them."""
     if latency_s <= LEAST_LATENCY_S:
         return 0
     return min(BINS - 1, int(math.log2(latency_s / LEAST_LATENCY_S) * BINS_PER_OCTAVE))
@@ -43,8 +43,8 @@ def run(state: State, arrivals: Floats, start_s: float, step_s: float, first_tic
 
 @kernel
 def _collect(state: State, arrivals: Floats, step: int, step_s: float, tick: int) -> None:
-    """What every task has before it (s), how much of it it would do (want), and what that asks of its host."""
-    # Fields are bound once: in a compiled loop every use of a tuple's field counts references.
+    """The waiting rows of every task (s), how many it would process (want), and the resulting demand on its host."""
+    # Fields are bound once: in a compiled loop every access to a tuple's field counts references.
     alive, active, greedy, hosts, start_tick = state.alive, state.active, state.greedy, state.host, state.start_tick
     cap, cost, fixed, demand = state.cap, state.cost, state.fixed, state.demand
     links_from, source, fresh = state.links_from, state.source, state.fresh
@@ -90,7 +90,7 @@ def _collect(state: State, arrivals: Floats, step: int, step_s: float, tick: int
 
 @kernel
 def _share(state: State, step_s: float) -> None:
-    """The part of each demand that a host can meet: 1 where nothing is overloaded."""
+    """The part of each demand that a host can meet: 1 if nothing is overloaded."""
     demands, capacity, factors = state.demand, state.capacity, state.factor
     recent_demand, recent_used, recent_peak = state.recent_demand, state.recent_used, state.recent_peak
     for host in range(capacity.shape[0]):
@@ -109,7 +109,7 @@ def _share(state: State, step_s: float) -> None:
 
 @kernel
 def _serve(state: State, step_s: float, end_s: float, tick: int) -> None:
-    """Process, oldest rows first, and send what comes out to every child, or count it where it leaves."""
+    """Process the oldest rows first, and send the output to every child, or count it where it leaves."""
     alive, hosts, wants, totals = state.alive, state.host, state.want, state.total
     cost, fixed, factor = state.cost, state.fixed, state.factor
     links_from, source, freshes, application = state.links_from, state.source, state.fresh, state.application
@@ -202,7 +202,7 @@ def _drop_oldest(segments: Floats, head: Ints, size: Ints, ripe: Ints, link: int
 
 @kernel
 def _ripen(segments: Floats, head: Ints, size: Ints, ripe: Ints, link: int, tick: int) -> float:
-    """Rows whose journey ends now join the queue."""
+    """Move rows whose transfer ends now into the queue."""
     came = 0.0
     while ripe[link] < size[link]:
         position = (head[link] + ripe[link]) % segments.shape[1]
@@ -217,7 +217,7 @@ def _ripen(segments: Floats, head: Ints, size: Ints, ripe: Ints, link: int, tick
 def _append(
     segments: Floats, head: Ints, size: Ints, ripe: Ints, link: int, rows: float, entry_s: float, ripens: int
 ) -> None:
-    """Add a segment at a queue's end."""
+    """Add a segment at the end of a queue."""
     if size[link] == segments.shape[1]:
         _coarsen(segments, head, size, ripe, link)
     position = (head[link] + size[link]) % segments.shape[1]
@@ -229,9 +229,9 @@ def _append(
 
 @kernel
 def _coarsen(segments: Floats, heads: Ints, sizes: Ints, ripes: Ints, link: int) -> None:
-    """Merge neighbours two by two: a full ring keeps ages to a part in ring/2 of the queue's span.
+    """Merge neighbouring segments in pairs: a full ring resolves ages to a part in ring/2 of the queue's span.
 
-    Rows that wait and rows under way are not mixed; two segments under way arrive with the later of them.
+    Waiting rows and rows in transfer are not mixed. Two merged segments in transfer arrive with the later one.
     """
     ring = segments.shape[1]
     head, size, ripe = heads[link], sizes[link], ripes[link]

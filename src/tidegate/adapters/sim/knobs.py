@@ -1,4 +1,4 @@
-"""Drives the simulated world to a level: what each target asks of it, what is refused and why, and how it goes back."""
+"""Drives the simulated world to its targets: what each requires, what is refused and why, and how it is restored."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Restarting = SetBatchInterval | SetParallelism
 
 
 class Knobs:
-    """Everything that can be turned in a simulated Spark context."""
+    """All knobs of a simulated Spark context."""
 
     def __init__(self, world: PoolWorld) -> None:
         self._world = world
@@ -41,7 +41,7 @@ class Knobs:
         self._emptying = Emptying()
 
     def converge(self, targets: Targets) -> Receipt:
-        """A receipt for every target that was acted on, is under way or was refused; none for what is so already."""
+        """A receipt for every target that was acted on, is in progress or was refused; none for the others."""
         receipts = [receipt for action in targets.actions() if (receipt := self._turn(action)) is not None]
         for name, places in targets.state.items():
             receipts += self._place_state(name, dict(places))
@@ -49,7 +49,7 @@ class Knobs:
         return Receipt(tuple(receipts))
 
     def release(self) -> None:
-        """Every knob as it was before it was first turned. Executors and state stay: the job may need them."""
+        """Restore every knob to its original value. Executors and state stay, because the job may need them."""
         self._world.clear_shares()
         for gate in self._world.gates:
             gate.moves = {}
@@ -96,12 +96,12 @@ class Knobs:
         self._world.follow_executors()
 
     def _held(self) -> Counter[str]:
-        """How many state partitions each executor holds."""
+        """The number of state partitions on each executor."""
         states = [gate.state for gate in self._world.gates if gate.state is not None]
         return Counter(executor for state in states for executor in state.where)
 
     def _let_go(self, moving: bool) -> None:
-        """End the executors that are to go and hold no state any more; all of them where nobody moves it."""
+        """Stop retiring executors that hold no more state. If state is not being moved, stop all of them."""
         waiting = self._world.executors.emptying
         if not waiting:
             return
@@ -130,7 +130,7 @@ class Knobs:
         return ActionReceipt(action, Outcome.DONE, "at the next trigger, without a restart", pause_s=0.0)
 
     def _replan(self, action: Restarting, gate: Gate) -> ActionReceipt | None:
-        """Plan it for the next start of the query, and restart the query for it."""
+        """Plan the change for the next start of the query, and restart the query."""
         if (refusal := _refusal(action, gate)) is not None:
             return ActionReceipt(action, Outcome.REFUSED, refusal)
         plan, knob = gate.restart, _knob(action)
@@ -149,13 +149,13 @@ class Knobs:
             return ActionReceipt(action, Outcome.UNDER_WAY, pause_s=pause_s)
         if isinstance(action, SetParallelism) and not gate.restarting:
             in_force = gate.parallelism[plan.index_of(action.operator)]
-            if in_force != action.parallelism:  # it was taken without a word and ignored, or another one came after it
+            if in_force != action.parallelism:  # it was accepted silently and ignored, or superseded by another one
                 note = f"{action.operator} runs with {in_force} tasks although {action.parallelism} were asked for"
                 return ActionReceipt(action, Outcome.FAILED, note)
         return None
 
     def _place_state(self, name: str, places: dict[int, str]) -> Iterator[ActionReceipt]:
-        """Moves that the world can make are made between two batches; until then they are under way."""
+        """Possible moves are made between two batches. Until then they are under way."""
         gate, there = self._world.by_name.get(name), self._world.executors.speeds
         leaving = self._world.executors.emptying
         moves: dict[int, str] = {}
@@ -181,7 +181,7 @@ class Knobs:
 
 
 def _refusal(action: Restarting, gate: Gate) -> str | None:
-    """Why it cannot be done; None where it can."""
+    """Why it cannot be done, or None."""
     if not gate.application.restartable:
         return f"{gate.name} cannot be restarted"
     if isinstance(action, SetParallelism):

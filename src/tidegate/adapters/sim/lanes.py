@@ -1,8 +1,8 @@
-"""Work that shares a pace: it ends in the order of its virtual finishing times, however the pace changes meanwhile.
+"""Work that shares a pace: it ends in the order of its virtual finishing times, however the pace changes.
 
-All parts of a lane are served at the same pace φ(t) for every slot that they ask for. The lane's clock is `∫ φ dt`; a
-part of work W that asks for n slots ends when the clock has gone on by `W / n`. A new pace for the whole lane changes
-one number, not the plan of every part (processor sharing by virtual time, as in weighted fair queueing).
+All parts of a lane are served at the same pace φ(t) per requested slot. The lane's clock is `∫ φ dt`. A part with work
+W that requests n slots ends when the clock has advanced by `W / n`. A new pace for the whole lane changes one number,
+not the plan of every part (processor sharing by virtual time, as in weighted fair queueing).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _order = count()
 
 
 class Part(Generic[Owner]):
-    """A piece of work that asks for a number of slots until it is done."""
+    """A piece of work that requests a number of slots until it is done."""
 
     __slots__ = ("_cpu_s", "_from_cpu", "_from_held", "_held_s", "ask", "ends", "lane", "owner", "place", "work_s")
 
@@ -31,19 +31,19 @@ class Part(Generic[Owner]):
 
     @property
     def left_s(self) -> float:
-        """Work that is still to do."""
+        """Remaining work."""
         if self.lane is None:
             return 0.0
         return max(0.0, (self.ends - self.lane.clock) * self.ask)
 
     @property
     def held_s(self) -> float:
-        """Slot-seconds that it has held so far."""
+        """Slot-seconds held so far."""
         return self._held_s + ((self.lane.held - self._from_held) * self.ask if self.lane else 0.0)
 
     @property
     def cpu_s(self) -> float:
-        """CPU-seconds that it has used so far."""
+        """CPU-seconds used so far."""
         return self._cpu_s + ((self.lane.cpu - self._from_cpu) * self.ask if self.lane else 0.0)
 
     def enter(self, lane: Lane[Owner], left_s: float) -> None:
@@ -55,7 +55,7 @@ class Part(Generic[Owner]):
         heappush(lane.queue, (self.ends, next(_order), self))
 
     def leave(self) -> None:
-        """Its entry in the queue stays behind and is skipped: `ends` no longer agrees with it."""
+        """Leave the lane. Its entry in the queue remains and is skipped, because `ends` no longer matches it."""
         lane = self.lane
         if lane is None:
             return
@@ -87,12 +87,12 @@ class Lane(Generic[Owner]):
         self.asked = 0.0
         self.parts = 0
         self.pace = self.share = self.cpu_use = 0.0
-        """Work done, slots held and CPUs used, for every slot that is asked for."""
+        """Work done, slots held and CPUs used, per requested slot."""
         self.clock = self.held = self.cpu = 0.0
         self.queue: list[tuple[float, int, Part[Owner]]] = []
 
     def next_end_s(self, now_s: float) -> float:
-        """When its first part is done, if the pace stays."""
+        """When its first part is done, if the pace stays the same."""
         queue = self.queue
         while queue and (queue[0][2].lane is not self or queue[0][2].ends != queue[0][0]):
             heappop(queue)
@@ -107,7 +107,7 @@ class Lane(Generic[Owner]):
         self.cpu += self.cpu_use * seconds
 
     def take_next(self) -> list[Part[Owner]]:
-        """The time of the next end has come, whatever rounding says: what is done now."""
+        """The parts that end now. The clock is advanced to the next end, to avoid rounding errors."""
         if self.queue and self.queue[0][0] > self.clock:
             self.clock = self.queue[0][0]
         found: list[Part[Owner]] = []

@@ -15,7 +15,7 @@ BINS = 32 * BINS_PER_OCTAVE  # 32 octaves: 1 ms to 49 days, each bin 6 % wide
 
 @dataclass(frozen=True, slots=True)
 class Latencies:
-    """A distribution of row latencies; a bin answers with the mean of its rows.
+    """A distribution of row latencies. Each bin is represented by the mean of its rows.
 
     >>> both = Latencies.empty().add(np.array([1.0]), rows=3.0).add(np.array([8.0]), rows=1.0)
     >>> both.quantile_s(0.5), both.quantile_s(0.99), both.mean_s
@@ -33,7 +33,7 @@ class Latencies:
         return cls(np.zeros(BINS), np.zeros(BINS))
 
     def add(self, latencies_s: npt.NDArray[np.float64], rows: float | npt.NDArray[np.float64] = 1.0) -> Latencies:
-        """With `rows` more rows at each of the latencies: as many at all of them, or one number for each."""
+        """Add `rows` rows at each of the latencies: the same number for all, or one number for each."""
         if not len(latencies_s):
             return self
         bins = bins_of(latencies_s)
@@ -70,7 +70,7 @@ class Latencies:
         return float(self.sum_s_in_bin[at] / self.rows_in_bin[at])
 
     def late_share(self, bound_s: float) -> float | None:
-        """The share of rows above `bound_s`; a bin that the bound cuts counts by its mean."""
+        """The share of rows above `bound_s`. The bin that contains the bound counts by its mean."""
         if not self.rows:
             return None
         filled = self.rows_in_bin > 0
@@ -89,7 +89,7 @@ class Latencies:
 
 
 def bins_of(latencies_s: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """The logarithmic bin of each latency; the first and the last take what lies beyond them.
+    """The logarithmic bin of each latency. The first and the last bin include everything beyond them.
 
     >>> bins_of(np.array([0.0, 1e-3, 2e-3, 1e12])).tolist()
     [0, 0, 12, 383]

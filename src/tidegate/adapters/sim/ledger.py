@@ -1,4 +1,4 @@
-"""What one application has acknowledged and when: row latencies and late rows, from the arrival of every row."""
+"""What one application has acknowledged and when: latencies and rows over a bound, from the arrival of every row."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tidegate.load.profile import Floats
 
 _CHUNK_BATCHES = 2000
 _MOST_RANKS = 256
-"""A larger batch enters the distribution by this many evenly spaced rows; its own quantiles are always exact."""
-_DIGITS = 4  # times are told to 0.1 ms
+"""A larger batch enters the distribution as this many evenly spaced rows. Its own quantiles are always exact."""
+_DIGITS = 4  # times are reported to 0.1 ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Commit:
 
 
 class Ledger:
-    """Arrivals from the load's timeline, acknowledgements as they come.
+    """Arrivals from the load's timeline, and acknowledgements.
 
     >>> from tidegate.load import Constant
     >>> ledger = Ledger(Timeline(Constant(rate=10)), start_s=100.0)
@@ -48,7 +48,7 @@ class Ledger:
         self._max_s = 0.0
 
     def __len__(self) -> int:
-        """Batches acknowledged so far."""
+        """Number of batches acknowledged so far."""
         return len(self._ends)
 
     @property
@@ -57,7 +57,7 @@ class Ledger:
 
     @property
     def commits(self) -> list[Commit]:
-        """Every batch that was acknowledged: each begins where the last one ended."""
+        """Every acknowledged batch. Each begins where the last one ended."""
         firsts = [0, *self._ends[:-1]]
         return [Commit(*made) for made in zip(firsts, self._ends, self._times_s, strict=True)] if self._ends else []
 
@@ -65,11 +65,11 @@ class Ledger:
         return self._timeline.rows_by(now_s - self._start_s)
 
     def arrivals_s(self, first: int, end: int) -> Floats:
-        """When each of these rows came."""
+        """When each of these rows arrived."""
         return self._start_s + self._timeline.arrivals_s(first, end)
 
     def commit(self, end: int, time_s: float) -> LatencySample:
-        """Rows up to `end` are done. They come first in, first out: by arrival their latencies fall."""
+        """Acknowledge the rows up to `end`. Rows are first in, first out, so latency falls with arrival time."""
         rows, since_s = end - self.rows_done, time_s - self._start_s
         self._ends.append(end)
         self._times_s.append(time_s)
@@ -90,7 +90,7 @@ class Ledger:
         return self._latencies
 
     def late_rows(self, bound_s: float, now_s: float) -> int:
-        """Rows that were, or by now are, acknowledged later than `bound_s` after they came; exact, row by row."""
+        """Rows acknowledged more than `bound_s` after arrival, or waiting for longer than that. Exact, row by row."""
         late = 0
         for commit in self.commits:
             on_time_from = self.rows_arrived(commit.time_s - bound_s)
@@ -98,7 +98,7 @@ class Ledger:
         return late + max(0, self.rows_arrived(now_s - bound_s) - self.rows_done)
 
     def latencies_of(self, from_s: float, to_s: float, now_s: float) -> Latencies:
-        """Of the rows that came in a span of time; those that still wait count at their age.
+        """Latencies of the rows that arrived in a span of time. Rows that still wait count by their age.
 
         >>> from tidegate.load import Constant
         >>> ledger = Ledger(Timeline(Constant(rate=10)), start_s=0.0)
@@ -120,7 +120,7 @@ class Ledger:
         return Latencies.empty().add(done_s - arrived_s, (end - first) / picked)
 
     def _count(self) -> None:
-        """Take the next commits into the distribution, as many as make a chunk."""
+        """Add the next chunk of commits to the distribution."""
         first = self._counted
         self._counted = min(len(self), first + _CHUNK_BATCHES)
         ends = np.array(self._ends[first : self._counted], dtype=np.float64)

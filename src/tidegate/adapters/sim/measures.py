@@ -8,7 +8,7 @@ from tidegate.adapters.sim.state import Floats, Ints
 
 
 def relative_latency(load: Floats, done: Floats) -> Floats:
-    """`s_k / IP_k`: 1 where all that waits is done, infinite where rows wait and none is done.
+    """`s_k / IP_k`: 1 if all waiting rows are processed, infinite if rows wait and none is processed.
 
     >>> relative_latency(np.array([10.0, 30.0, 5.0, 0.0]), np.array([10.0, 10.0, 0.0, 0.0])).tolist()
     [1.0, 3.0, inf, 1.0]
@@ -19,12 +19,12 @@ def relative_latency(load: Floats, done: Floats) -> Floats:
 
 
 def utilisation(used: Floats, offered: Floats) -> Floats:
-    """`min_w Σ r^w / w_v` of each host, over the resources that somebody asks for."""
+    """`min_w Σ r^w / w_v` of each host, over the requested resources."""
     return np.asarray(_share(used, offered).min(axis=1), dtype=np.float64) if used.size else np.zeros(len(used))
 
 
 def overload(demand: Floats, offered: Floats) -> Floats:
-    """`max_w Σ RR / w_v` of each host: above 1 where it is asked for more than it has."""
+    """`max_w Σ RR / w_v` of each host: above 1 if the demand exceeds its capacity."""
     return np.asarray(_share(demand, offered).max(axis=1, initial=0.0), dtype=np.float64)
 
 

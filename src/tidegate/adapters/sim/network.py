@@ -19,21 +19,21 @@ from tidegate.load import LoadProfile
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """Everything that can ever be alive in a scenario, compiled; events switch it on and off."""
+    """Everything that can ever exist in a scenario, compiled. Events switch it on and off."""
 
     resources: tuple[str, ...]
     hosts: tuple[HostSpec, ...]
     applications: tuple[ApplicationSpec, ...]
     tasks: tuple[Task, ...]
     operators: tuple[str, ...]
-    """The `application.operator` that each task is an instance of."""
+    """The `application.operator` of each task."""
     selectivity: Floats
-    """Of each task."""
+    """Selectivity of each task."""
     links: tuple[Link, ...]
     loads: tuple[tuple[LoadProfile, float], ...]
-    """Of each external link, in the order of their tasks: the load and the share of it."""
+    """The load of each external link, and the link's share of it, in the order of their tasks."""
     distance_s: Floats
-    """Host to host."""
+    """Network delay from host to host."""
     order: tuple[int, ...]
     """Tasks, parents before children."""
     named: Mapping[str, tuple[int, ...]]
@@ -55,7 +55,7 @@ class Network:
         return self.named.get(name, ())
 
     def delays(self, placed: Ints, parents: Ints, children: Ints, step_s: float) -> Ints:
-        """Steps that rows are under way on each link, where its two ends stand now."""
+        """Steps that rows take on each link, given the current hosts of its two ends."""
         here, there = placed[parents], placed[children]
         known = (parents >= 0) & (here >= 0) & (there >= 0)
         return np.where(known, np.rint(self.distance_s[here, there] / step_s), 0).astype(np.int64)

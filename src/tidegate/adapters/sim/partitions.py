@@ -1,7 +1,7 @@
-"""Where the state partitions of an application live, and which of them have to be loaded at the next batch.
+"""Where the state partitions of an application live, and which of them must be loaded at the next batch.
 
-A task with state runs where the state is: a new executor gets none of it by itself. A partition that moves, because it
-is told to or because its executor goes, is loaded anew where it comes to.
+A task with state runs where the state is, so a new executor gets none of it by itself. A partition that moves, because
+of a request or because its executor leaves, is loaded again at its new place.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Partitions:
 
     @property
     def where(self) -> tuple[str, ...]:
-        """The executor of each partition; empty before any was there."""
+        """The executor of each partition; empty before there was any executor."""
         if self._told is None:
             placed = [executor for executor in self._where if executor is not None]
             self._told = tuple(placed) if len(placed) == len(self._where) else ()
@@ -54,7 +54,7 @@ class Partitions:
         return found
 
     def settle(self, there: Sequence[str]) -> None:
-        """Give every partition without an executor one: in turn at the start of a run, the emptiest later."""
+        """Assign partitions without an executor: in turn at the start of a run, later to the emptiest."""
         if self.where or not there:
             return
         self._told = None
@@ -73,14 +73,14 @@ class Partitions:
                 self._reload.add(number)
 
     def move(self, partition: int, executor: str) -> None:
-        """From the next batch on it lives there."""
+        """From the next batch on the partition lives there."""
         if self._where[partition] != executor:
             self._where[partition] = executor
             self._reload.add(partition)
             self._told = None
 
     def leave(self, executor: str, there: Sequence[str]) -> None:
-        """The executor is gone: what it held goes to those that are left."""
+        """The executor is gone. Its partitions go to the remaining ones."""
         self._known.discard(executor)
         if executor in self._where:
             self._where = [None if one == executor else one for one in self._where]
@@ -88,7 +88,7 @@ class Partitions:
             self.settle(there)
 
     def take_reloads(self) -> dict[int, bool]:
-        """Partitions to load now, and whether each comes to an executor that has never held any of this state."""
+        """Partitions to load now, and whether each is on an executor that has never held any of this state."""
         if not self._reload:
             return {}
         found = {number: self.where[number] not in self._known for number in sorted(self._reload)}

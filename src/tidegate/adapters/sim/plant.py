@@ -1,7 +1,7 @@
-"""The plant: tasks with queues on hosts that share their resources. What every simulation here runs on.
+"""The plant: tasks with queues on hosts that share their resources. Every simulation here runs on it.
 
-It knows nothing of controllers, of Spark or of scenario files. Those set its knobs (who is alive, where, how much
-capacity) between two calls of `advance`, and read its ledger.
+It is independent of controllers, of Spark and of scenario files. Those set its knobs (which tasks are alive, where, how
+much capacity) between two calls of `advance`, and read its ledger.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SEGMENTS = 128
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One instance of an operator: `cost` and `fixed` have one number for each resource, the CPU first."""
+    """One instance of an operator. `cost` and `fixed` have one number per resource, the CPU first."""
 
     name: str
     application: int
@@ -38,7 +38,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One input of a task: from another task, or (`parent` None) from the outside world."""
+    """One input of a task: from another task, or from outside (`parent` None)."""
 
     child: int
     parent: int | None = None
@@ -48,7 +48,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """Where every row is, by task: `received = processed + queued + dropped`; `flying` are still on their way."""
+    """Where every row is, by task: `received = processed + queued + dropped`. `flying` rows are still in transfer."""
 
     received: Floats
     processed: Floats
@@ -123,12 +123,12 @@ class Plant:
     # knobs
 
     def start(self, task: int) -> None:
-        """The task exists from now on; its rows queue until it has a host."""
+        """The task exists from now on. Its rows queue until it has a host."""
         self.state.alive[task] = True
         self.state.active[task] = True
 
     def kill(self, task: int) -> None:
-        """The task is gone; the rows in its queues, and those still to come, are dropped and counted."""
+        """The task is gone. Rows in its queues, and those still in transfer, are dropped and counted."""
         state = self.state
         first, end = state.links_from[task], state.links_from[task + 1]
         lost = state.ripe_rows[first:end].sum()
@@ -143,7 +143,7 @@ class Plant:
         state.host[task] = NOWHERE
 
     def place(self, task: int, host: int, delay_s: float = 0.0, step_s: float = 1.0) -> None:
-        """Put a task on a host (or NOWHERE); it serves again after `delay_s`."""
+        """Put a task on a host (or NOWHERE). It serves again after `delay_s`."""
         self.state.host[task] = host
         self.state.start_tick[task] = self.tick + round(delay_s / step_s)
 
@@ -158,14 +158,14 @@ class Plant:
         self.now_s += step_s * len(arrivals)
         self.tick += len(arrivals)
 
-    # what came of it
+    # results
 
     def queued(self) -> Floats:
-        """Rows that wait at each task."""
+        """Rows waiting at each task."""
         return self._by_task(self.state.ripe_rows)
 
     def processed(self) -> Floats:
-        """Rows that each task has done since the start."""
+        """Rows processed by each task since the start."""
         return self.state.processed + self.state.recent_done
 
     def ledger(self) -> Ledger:
@@ -179,13 +179,13 @@ class Plant:
         )
 
     def latencies(self, application: int) -> Latencies:
-        """From entering the platform to leaving it, of every row that has left."""
+        """Latency from entering the platform to leaving it, of every row that has left."""
         rows, sum_s = self.state.latency[application].T
         most = float(self.state.latency_max_s[application]) if rows.any() else None
         return Latencies(rows.copy(), sum_s.copy(), most)
 
     def reset_recent(self) -> None:
-        """Begin a new record."""
+        """Start a new record."""
         state = self.state
         state.received[:] += state.recent_in
         state.processed[:] += state.recent_done

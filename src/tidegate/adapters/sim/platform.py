@@ -27,7 +27,7 @@ _ORDER = {"NewNode": 0, "NewOperator": 1, "NewSinusOperator": 1, "KillNode": 2, 
 class Platform:
     """Hosts, tasks and their queues, with the scenario's events on a grid of steps.
 
-    Events at the same time: nodes, then operators, then kills, then schedules; among equals the file's order.
+    Order of events at the same time: nodes, operators, kills, schedules; within each, the order of the file.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -127,7 +127,7 @@ class Platform:
     # events
 
     def _begin(self) -> None:
-        """What the file lists outside of the events is there from the start."""
+        """Everything listed in the file outside the events exists from the start."""
         arriving = {event.id for event in self.scenario.events if isinstance(event, NewNode)}
         for index, host in enumerate(self.network.hosts):
             if host.name not in arriving:
@@ -159,7 +159,7 @@ class Platform:
         self.plant.state.capacity[host] = self.network.capacity(host)
 
     def _schedule(self, scheduler: str) -> None:
-        """Let a scheduler place what is alive on what is there; new tasks start up, moved ones migrate."""
+        """Let a scheduler place the live tasks on the existing hosts. New tasks start up, moved ones migrate."""
         situation = self.situation()
         chosen = assign(situation, scheduler, self.scenario.seed + len(self.schedules))
         delays, moved = self.scenario.delays, 0
@@ -192,7 +192,7 @@ class Platform:
         )
 
     def situation(self) -> Situation:
-        """All that a scheduler may know now: demand forecasts, capacities, traffic, the assignment that runs."""
+        """What a scheduler may know now: demand forecasts, capacities, traffic, and the current assignment."""
         state = self.plant.state
         tasks = tuple(int(task) for task in np.flatnonzero(state.alive))
         hosts = tuple(int(host) for host in np.flatnonzero(self._there))
@@ -216,10 +216,10 @@ class Platform:
         )
 
     def _demands(self) -> dict[int, Floats]:
-        """What each task will ask for in the coming records: `RR` of the rows that are forecast for it.
+        """The demand of each task in the coming records: `RR` of its forecast rows.
 
-        What enters is forecast from what was measured. Inner flows follow from it by the weights of their links:
-        measured, they would be zero wherever a parent has no host, and a schedule would believe that.
+        External input is forecast from measurements. Inner flows are derived from it by the weights of their links. If
+        they were measured, they would be zero wherever a parent has no host, which would mislead the scheduler.
         """
         state, flows = self.plant.state, dict[int, Floats]()
         for task in self.network.order:
@@ -235,7 +235,7 @@ class Platform:
         return {task: np.asarray(flow[:, None] * state.cost[task] + state.fixed[task]) for task, flow in flows.items()}
 
     def _traffic(self, tasks: tuple[int, ...]) -> dict[tuple[int, int], float]:
-        """Rows a second from task to task, by the latest record of what the sender did."""
+        """Rows per second from task to task, based on the sender's latest record."""
         alive = set(tasks)
         done = self._done_per_s
         return {

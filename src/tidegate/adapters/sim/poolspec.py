@@ -15,7 +15,7 @@ from tidegate.domain.python310 import Self
 
 
 class FaultSpec(Section):
-    """Something that goes wrong on purpose."""
+    """A fault to inject."""
 
     kind: Literal["metrics-missing", "metrics-stale", "executor-lost", "slow-start"]
     at_s: Amount
@@ -88,14 +88,14 @@ class PoolApplicationSpec(Section):
     )
 
     def application(self) -> SimApplication:
-        """What is simulated."""
+        """The simulated application."""
         fields = {name: getattr(self, name) for name in type(self).model_fields if name != "group"}
         operators = tuple(SimOperator(**operator.model_dump()) for operator in self.operators)
         return SimApplication(**(fields | {"operators": operators}))
 
 
 class PoolSpec(Section):
-    """Executors that Spark-like applications share; with a policy the controller steers them."""
+    """Executors shared by Spark-like applications. With a policy, the controller manages them."""
 
     executors: Annotated[int, Field(ge=0)] = 1
     slots_per_executor: Annotated[int, Field(ge=1)] = 2
@@ -116,6 +116,6 @@ class PoolSpec(Section):
     policy: Policy | None = Field(default=None, description="Left out: nobody steers, the pool stays as it is.")
 
     def group_of(self, application: PoolApplicationSpec) -> str | None:
-        """Its own word, else the policy's."""
+        """The group of the application itself, otherwise the policy's class."""
         rule = self.policy.applications.get(application.name) if self.policy else None
         return application.group or (rule.qos_class if rule else None)

@@ -1,7 +1,7 @@
-"""The event loop of a simulated Spark context: from one moment at which something changes to the next.
+"""The event loop of a simulated Spark context: from one event to the next.
 
-Between two moments everything runs at a constant pace, so nothing is stepped through. A moment is a trigger, the end of
-an overhead, a stage or a sink, an executor that registers or gets warm, or a fault.
+Between two events everything runs at a constant pace, so no time steps are needed. An event is a trigger, the end of an
+overhead, a stage or a sink, an executor that registers or gets warm, or a fault.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _Lasting = TypeVar("_Lasting", MetricsMissing, MetricsStale, SlowStart)
 
 
 class PoolWorld:
-    """Applications, the executors and the driver that they share, and the time in which they do."""
+    """Applications, the executors and the driver that they share, and the simulated time."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class PoolWorld:
         return group in self.groups.values() or group in self.by_name
 
     def look_away(self) -> None:
-        """Count what is busy anew: slot-seconds used and offered, CPU-seconds, seconds of crowded CPUs, and all."""
+        """Reset the counters: slot-seconds used and offered, CPU-seconds, seconds of crowded CPUs, and all seconds."""
         self.busy_s = self.offered_s = self.cpu_s = self.crowded_s = self.watched_s = 0.0
 
     def fault_now(self, kind: type[_Lasting]) -> _Lasting | None:
@@ -98,13 +98,13 @@ class PoolWorld:
         return None
 
     def follow_executors(self, lost: str | None = None, lost_share: float = 0.0) -> None:
-        """State leaves executors that have gone."""
+        """Move state off executors that have left."""
         for executor in self.executors.take_departed():
             for gate in self.gates:
                 gate.executor_gone(executor, lost_share if executor == lost else 0.0)
 
     def _serve(self, until_s: float) -> None:
-        """Let everything run at its pace until the next moment."""
+        """Let everything run at its pace until the next event."""
         shared, executors, slots, driver = self._shared, self.executors, self.slots, self.driver
         now_s = shared.now_s
         if self._divided_for != executors.version:
@@ -163,9 +163,9 @@ class PoolWorld:
                 self.follow_executors(lost, 1 / before)
 
     def _sort_into_groups(self) -> None:
-        """Every application is served in its class, or by itself where it has a share of its own.
+        """Serve every application in its class, or by itself if it has its own share.
 
-        Those without a share divide what the others leave.
+        Applications without a share divide what the others leave.
         """
         for gate in self.gates:
             own = gate.name if gate.name in self.shares else ""

@@ -1,4 +1,4 @@
-"""What takes a restart to change: planned until the running batch is done, taken with a pause, told while it lasts."""
+"""Changes that need a restart: planned until the running batch is done, applied with a pause, reported meanwhile."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from tidegate.adapters.sim.application import SimApplication
 
 Knob = tuple[str, ...]
-"""What is being changed: `("interval",)` or `("parallelism", operator)`."""
+"""The knob that changes: `("interval",)` or `("parallelism", operator)`."""
 
 
 class Restart:
-    """The plan for the next start of an application, and the pause of the restart under way.
+    """The plan for the next start of an application, and the pause of the restart in progress.
 
     >>> from tidegate.adapters.sim.application import SimOperator
     >>> words = SimApplication("words", 100, operators=(SimOperator("count", 0.001, 4, stateful=True),), restart_s=4.0)
@@ -27,7 +27,7 @@ class Restart:
         self._asked: dict[str, int] = {}
         self.forget()
         self.due = False
-        """Asked for, and waiting for the running batch."""
+        """Requested, and waiting for the running batch."""
         self.count = 0
         self.from_s = self.until_s = now_s
         self.repartitions = False
@@ -35,7 +35,7 @@ class Restart:
         self._stateful = [index for index, operator in enumerate(application.operators) if operator.stateful]
 
     def forget(self) -> None:
-        """Plan nothing but what the application was first started with."""
+        """Reset the plan to the application's initial configuration."""
         self.parallelism = [operator.parallelism for operator in self._application.operators]
         self.interval_s = self._application.interval_s
         self._asked.clear()
@@ -47,14 +47,14 @@ class Restart:
         return False
 
     def pause_s(self, in_force: Sequence[int], now_s: float) -> float:
-        """What the restart that is due or under way takes, from the last commit before it to the next trigger."""
+        """Duration of the restart that is due or in progress, from the last commit before it to the next trigger."""
         repartitions = self._changes_state(in_force) or (self.repartitions and now_s < self.until_s)
         return self._application.restart_s + (self._application.repartition_s if repartitions else 0.0)
 
     def plan_parallelism(self, operator: str, tasks: int) -> bool:
-        """Plan it for the next start; stateful operators change together. False: it has been asked for before.
+        """Plan it for the next start. Stateful operators change together. False if it has been requested before.
 
-        An operator that ignores a new parallelism is restarted for it once, as Spark would.
+        An operator that ignores a new parallelism is restarted for it once, as Spark would do.
         """
         if self._asked.get(operator) == tasks:
             return False
@@ -79,7 +79,7 @@ class Restart:
         self.from_s = now_s
 
     def extend(self, in_force: Sequence[int], now_s: float) -> None:
-        """Take the plan as it is now; a change that comes during the pause may make it longer."""
+        """Apply the current plan. A change that comes during the pause may extend it."""
         pause_s = self.pause_s(in_force, now_s)
         self.repartitions = self.repartitions or self._changes_state(in_force)
         self.until_s = self.from_s + pause_s

@@ -1,4 +1,4 @@
-"""What a simulation leaves: tables over time, and a summary of plain values."""
+"""The result of a simulation: tables over time, and a summary of plain values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidegate.adapters.sim.state import Floats
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Numbers over time for several things of one kind; unknown is NaN in the arrays and None in `to_dict`."""
+    """Numbers over time for several things of one kind. Unknown is NaN in the arrays and None in `to_dict`."""
 
     time_s: Floats
     names: tuple[str, ...]
@@ -21,7 +21,7 @@ class Table:
     """Each records × names."""
 
     def of(self, name: str, column: str) -> Floats:
-        """One thing's numbers over time."""
+        """The numbers of one thing over time."""
         return np.asarray(self.columns[column][:, self.names.index(name)])
 
     def to_dict(self) -> dict[str, Any]:
@@ -50,7 +50,7 @@ class Recorder:
         return self._columns[column][-1] if self._columns.get(column) else np.zeros(len(self.names))
 
     def recent(self, column: str, records: int) -> Floats:
-        """The last so many records, fewer where there are fewer."""
+        """The last `records` records, or fewer if there are fewer."""
         return np.array(self._columns.get(column, [])[-records:]).reshape(-1, len(self.names))
 
     def table(self) -> Table:
@@ -86,7 +86,7 @@ class SimulationResult:
 
 
 def _plain(value: Any) -> Any:
-    """JSON has no NaN and no infinity: what has no value is None."""
+    """JSON has no NaN and no infinity, so they become None."""
     if isinstance(value, dict):
         return {key: _plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):

@@ -13,7 +13,7 @@ from tidegate.adapters.sim.workload import ApplicationSpec, HostSpec, RegionDist
 
 
 class Delays(Section):
-    """What it takes until a task serves where it has been put."""
+    """Time until a task serves after it has been placed."""
 
     startup_s: Amount = Field(default=0.0, description="The first time.")
     migration_s: Amount = Field(default=0.0, description="From one host to another.")
@@ -36,7 +36,7 @@ class Scenario(Section):
     pool: PoolSpec | None = None
 
     def all_hosts(self) -> tuple[HostSpec, ...]:
-        """Every host that is ever there, one by one."""
+        """Every host that ever exists, one by one."""
         listed = [spec.model_copy(update={"name": name, "count": None}) for spec in self.hosts for name in spec.names()]
         return (*listed, *(event.host() for event in self.events if isinstance(event, NewNode)))
 

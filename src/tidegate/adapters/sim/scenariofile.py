@@ -1,4 +1,4 @@
-"""Reads scenario files and checks them whole: what does not fit together is listed with its line."""
+"""Reads and fully checks scenario files. Inconsistencies are listed with their lines."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def parse_scenario(text: str, source: str = "scenario") -> Scenario:
 
 
 def check(scenario: Scenario) -> None:
-    """Refuse a scenario whose parts do not fit together, with everything that is wrong."""
+    """Refuse an inconsistent scenario, listing all problems."""
     problems = tuple(message for _, message in findings(scenario))
     if problems:
         raise PolicyInvalid(scenario.name, problems)
 
 
 def findings(scenario: Scenario) -> Iterator[Finding]:
-    """Everything that does not fit together, with its place in the file."""
+    """All inconsistencies, with their place in the file."""
     if scenario.step_s > scenario.duration_s:
         yield ("step_s",), f"a step of {scenario.step_s:g} s is longer than the whole {scenario.duration_s:g} s"
     if not scenario.all_applications() and scenario.pool is None:
@@ -130,14 +130,14 @@ def _routing_findings(where: Where, application: ApplicationSpec, index: int) ->
 
 
 def weight_rows(operator: OperatorSpec) -> list[tuple[float, ...]]:
-    """The weights of a routing, one row for each instance that sends, or one row for all of them."""
+    """The weights of a routing: one row per sending instance, or one row for all of them."""
     weights = operator.routing.weights or ()
     rows = [row for row in weights if isinstance(row, tuple)]
     return rows or ([tuple(float(value) for value in weights if not isinstance(value, tuple))] if weights else [])
 
 
 def input_names(operators: Operators, index: int) -> tuple[str, ...]:
-    """The operators that feed operator `index`: as given, or the one before it."""
+    """The operators that feed operator `index`: as given, otherwise the one before it."""
     given = operators[index].inputs
     if given is not None:
         return given
@@ -145,7 +145,7 @@ def input_names(operators: Operators, index: int) -> tuple[str, ...]:
 
 
 def find_cycle(operators: Operators) -> list[str]:
-    """Operators that feed themselves, in order, or nothing."""
+    """Operators that feed themselves, in order, or an empty list."""
     feeds = {operator.name: input_names(operators, index) for index, operator in enumerate(operators)}
     done: set[str] = set()
 
@@ -182,7 +182,7 @@ def _region_findings(scenario: Scenario) -> Iterator[Finding]:
 
 
 def _event_findings(scenario: Scenario) -> Iterator[Finding]:
-    """Names that are taken or unknown, kills before the birth, events after the end."""
+    """Names that are taken or unknown, kills before the start, events after the end."""
     hosts = {name: 0.0 for host in scenario.hosts for name in host.names()}
     operators = {spec.name: 0.0 for spec in scenario.applications}
     operators |= {spec.full_name(operator): 0.0 for spec in scenario.applications for operator in spec.operators}

@@ -1,4 +1,4 @@
-"""The door between a simulated platform and the schedulers: monitoring data as a placement problem, an answer back."""
+"""Connects a simulated platform to the schedulers: monitoring data as a placement problem, and the answer back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidegate.placement.problem import SAME_REGION
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """Everything that is measured and forecast at the moment of a schedule. Tasks and hosts are the plant's indices."""
+    """Everything measured and forecast at the time of a schedule. Tasks and hosts are the plant's indices."""
 
     time_s: float
     resources: tuple[str, ...]
@@ -30,16 +30,16 @@ class Situation:
     capacity: Floats
     """Hosts × resources."""
     demand: tuple[Floats | None, ...]
-    """For each task, coming records × resources: the forecast of its flow as resources; None where nothing is known."""
+    """For each task, coming records × resources: the forecast of its flow as resources; None if nothing is known."""
     current: tuple[int, ...]
-    """Host of each task now, or NOWHERE."""
+    """Current host of each task, or NOWHERE."""
     traffic: Mapping[tuple[int, int], float]
-    """Rows a second from task to task."""
+    """Rows per second from task to task."""
     delays_s: Mapping[tuple[str, str], float]
     """Between regions."""
 
     def problem(self) -> Problem | None:
-        """The placement problem of the tasks that have been measured; None where there are none."""
+        """The placement problem of the measured tasks, or None if there are none."""
         measured = [place for place, demand in enumerate(self.demand) if demand is not None]
         if not measured:
             return None
@@ -88,9 +88,9 @@ class Situation:
 
 
 def assign(situation: Situation, name: str, seed: int) -> tuple[int, ...]:
-    """The host of each task: measured ones by the named scheduler, the others in turn where the fewest tasks are.
+    """The host of each task: measured tasks by the named scheduler, the others in turn where the fewest tasks are.
 
-    Before anything is measured there is nothing to plan with: every task is dealt out in turn. Without hosts: NOWHERE.
+    Before anything is measured, every task is placed in turn. Without hosts: NOWHERE.
     """
     if name not in SCHEDULERS:
         raise InvalidInput(unknown_scheduler(name))

@@ -1,4 +1,4 @@
-"""How a scarce resource is divided: by weight among those who want it, by room among executors, by turns on CPUs."""
+"""How a scarce resource is divided: by weight among users, by load among executors, by time on CPUs."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _CLOSE = 1e-12
 
 
 def fill(capacity: float, demands: Mapping[str, float], weights: Mapping[str, float]) -> dict[str, float]:
-    """Weighted max-min sharing: `granted = min(demand, weight · level)` with `Σ granted = capacity` where it is short.
+    """Weighted max-min sharing: `granted = min(demand, weight · level)`, with `Σ granted = capacity` if it is short.
 
-    Nothing is left idle while somebody wants more. Without weights everybody gets the same part of its demand.
+    Nothing is left idle while there is unmet demand. Without weights everyone gets the same part of its demand.
 
     >>> fill(4.0, {"q1": 1.0, "q2": 8.0, "q3": 8.0}, {"q1": 6, "q2": 2, "q3": 1})
     {'q1': 1.0, 'q2': 2.0, 'q3': 1.0}
@@ -39,7 +39,7 @@ def fill(capacity: float, demands: Mapping[str, float], weights: Mapping[str, fl
 
 
 def spread(amount: float, loads: Mapping[str, float]) -> dict[str, float]:
-    """Put tasks that may run anywhere where the least is to do: they level the loads from below.
+    """Put tasks that may run anywhere where the least work is: they level the loads from below.
 
     >>> spread(4.0, {"a": 5.0, "b": 1.0, "c": 0.0})
     {'a': 0.0, 'b': 1.5, 'c': 2.5}
@@ -54,10 +54,10 @@ def spread(amount: float, loads: Mapping[str, float]) -> dict[str, float]:
 
 
 def crowding(cpus: float, demands: Iterable[tuple[float, float]]) -> float:
-    """How many times longer CPU work takes on `cpus` that are wanted by `(processes, cpu_share)`; 1 with room for all.
+    """How many times longer CPU work takes on `cpus` used by `(processes, cpu_share)`; 1 if there is room for all.
 
     A process that computes for a share c of its time and waits for the rest takes `(1 − c) + c·k` times as long, and so
-    uses `c / ((1 − c) + c·k)` CPUs. k is where all of them together use what there is.
+    uses `c / ((1 − c) + c·k)` CPUs. k is the value at which all of them together use the available CPUs.
 
     >>> crowding(2.0, [(1.0, 1.0), (3.45, 1.0)])  # one busy slot and three cold executors on two cores
     2.225
@@ -70,7 +70,7 @@ def crowding(cpus: float, demands: Iterable[tuple[float, float]]) -> float:
         return longer
     if all(share == 1.0 for _, share in wanted):
         return sum(processes for processes, _ in wanted) / cpus
-    for _ in range(_ENOUGH_ROUNDS):  # Newton's method from the left: use is convex and falls with k
+    for _ in range(_ENOUGH_ROUNDS):  # Newton's method from the left: usage is convex and falls with k
         excess, slope = -cpus, 0.0
         for processes, share in wanted:
             stretch = (1 - share) + share * longer

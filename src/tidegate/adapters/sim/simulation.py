@@ -20,7 +20,7 @@ from tidegate.domain import Decision, Observation
 
 
 class Simulation:
-    """A scenario in motion.
+    """A running scenario.
 
     >>> from tidegate.adapters.sim.scenariofile import parse_scenario
     >>> scenario = parse_scenario('''
@@ -45,7 +45,7 @@ class Simulation:
         return self.now_s >= self.scenario.duration_s - 1e-9
 
     def advance_to(self, time_s: float) -> None:
-        """Let simulated time pass, not beyond the scenario's end."""
+        """Advance simulated time, at most to the scenario's end."""
         time_s = min(time_s, self.scenario.duration_s)
         if self.platform is not None:
             self.platform.advance_to(time_s)
@@ -54,12 +54,12 @@ class Simulation:
         self.now_s = time_s
 
     def run(self) -> SimulationResult:
-        """To the end, as fast as possible."""
+        """Run to the end, as fast as possible."""
         self.advance_to(self.scenario.duration_s)
         return self.result()
 
     def result(self) -> SimulationResult:
-        """What there is to tell by now."""
+        """The result so far."""
         summary: dict[str, Any] = {
             "name": self.scenario.name,
             "seed": self.scenario.seed,
@@ -79,7 +79,7 @@ class Simulation:
 
 
 class PoolRun:
-    """A simulated cluster and, where there is a policy, the controller that steers it."""
+    """A simulated cluster and, if there is a policy, its controller."""
 
     def __init__(self, spec: PoolSpec, seed: int, controller: str | None = None) -> None:
         self.spec = spec

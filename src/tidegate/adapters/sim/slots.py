@@ -1,8 +1,8 @@
-"""The executors' slots and the host's CPUs: which running tasks get on, and how fast.
+"""The executors' slots and the host's CPUs: which running tasks make progress, and how fast.
 
 Tasks of stateless stages run wherever there is room. Tasks of a stateful stage run where their state is. On every
-executor classes are served by their weights; without weights tasks are served alike. Where tasks and cold executors
-want more CPUs than the host has, everything that computes takes longer.
+executor, classes are served by their weights; without weights all tasks are served equally. If tasks and cold executors
+need more CPUs than the host has, all CPU work takes longer.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ class Slots(Generic[Owner]):
     cold_cpus: float = 0.0
     lanes: dict[Key, Lane[Owner]] = field(default_factory=dict)
     changed: bool = True
-    """Something asks for slots, or no longer does, since they were divided."""
+    """Whether a request for slots has started or ended since they were divided."""
     busy: float = 0.0
     busy_at: dict[str, float] = field(default_factory=dict)
-    """Busy slots, in all and by executor."""
+    """Busy slots, in total and by executor."""
     cpus_used: float = 0.0
     crowded: float = 1.0
-    """How many times longer CPU work takes than with a CPU for everybody."""
+    """How many times longer CPU work takes than with enough CPUs."""
     _known: dict[object, _Division] = field(default_factory=dict)
-    """Divisions among few lanes, which come again with every batch of a query that runs alone."""
+    """Cached divisions among few lanes. They recur with every batch of a query that runs alone."""
 
     def start(self, owner: Owner, key: Key, work_s: float, ask: float) -> Part[Owner]:
         part = Part(owner, work_s, ask)
@@ -63,7 +63,7 @@ class Slots(Generic[Owner]):
         return part
 
     def move(self, part: Part[Owner], key: Key, more_s: float = 0.0) -> None:
-        """Go on with it elsewhere, with `more_s` slot-seconds to do again."""
+        """Continue it elsewhere, with `more_s` slot-seconds to repeat."""
         left_s = part.left_s + more_s
         part.work_s += more_s
         part.leave()
@@ -89,7 +89,7 @@ class Slots(Generic[Owner]):
             lane.share, lane.pace, lane.cpu_use = share, pace, cpu_use
 
     def forget(self) -> None:
-        """The executors or the weights are others: divide anew."""
+        """The executors or the weights have changed: divide again."""
         self._known.clear()
         self.changed = True
 
@@ -113,7 +113,7 @@ class Slots(Generic[Owner]):
         self.changed = True
 
     def _divide_whole(self, speeds: Mapping[str, float], weights: Mapping[str, float]) -> None:
-        """Every part may use every slot; a slow executor slows all alike."""
+        """Every part may use every slot. A slow executor slows all of them equally."""
         slots, speed = len(speeds) * self.slots_each, sum(speeds.values()) / len(speeds)
         asked: dict[str, float] = {}
         for (group, place, _), lane in self.lanes.items():
@@ -131,7 +131,7 @@ class Slots(Generic[Owner]):
             tasks -= self.busy_at[executor]
 
     def _divide_by_executor(self, speeds: Mapping[str, float], weights: Mapping[str, float]) -> None:
-        """Pinned parts ask at their executor; the others are put where the least is to do."""
+        """Pinned parts use their executor. The others go where the least work is."""
         pinned: dict[str, dict[str, float]] = {executor: {} for executor in speeds}
         free: dict[str, float] = {}
         for (group, place, _), lane in self.lanes.items():

@@ -1,4 +1,4 @@
-"""One stage of a batch: what it asks of the slots, and what it reports of itself when it is done."""
+"""One stage of a batch: the slots it requests, and its report when it is done."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from zlib import crc32
 from tidegate.adapters.sim.application import SimApplication, SimOperator
 from tidegate.domain.observation import OperatorSample
 
-_STANDS_OUT = 1.5  # a task this much longer than the mean is told by its number
-_INSTANT_S = 1e-6  # what a task without cost takes
-_DIGITS = 4  # times are told to 0.1 ms
+_STANDS_OUT = 1.5  # a task this much longer than the mean is reported by its number
+_INSTANT_S = 1e-6  # duration of a task without cost
+_DIGITS = 4  # times are reported to 0.1 ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +23,11 @@ class Stage:
     tasks: int
     inputs: tuple[int, ...]
     row_s: float
-    """Slot-seconds of a row."""
+    """Slot-seconds per row."""
     cpu_share: float
     """Share of them that needs a CPU."""
     at_work: float
-    """Slots that its tasks can keep at work, if they may run anywhere."""
+    """Slots that its tasks can keep at work if they may run anywhere."""
     bytes_onward: float
     hot_task: int
     hot_told: bool
@@ -35,7 +35,7 @@ class Stage:
 
     @classmethod
     def of(cls, application: SimApplication, index: int, tasks: int) -> Stage:
-        """n even tasks keep n slots busy; one whose fullest partition holds a share h keeps 1/h busy on the average."""
+        """n even tasks keep n slots busy. If the fullest partition holds a share h, 1/h slots are busy on average."""
         operator = application.operators[index]
         row_s = operator.cost_s_per_row + operator.communication_s_per_row
         at_work = min(float(tasks), 1 / operator.largest_share(tasks)) if operator.hot_share else float(tasks)
@@ -57,13 +57,13 @@ class Stage:
         return rows * self.row_s * slower + self.operator.task_overhead_s * self.tasks
 
     def anywhere(self, rows: float, slower: float) -> tuple[float, float]:
-        """Work and slots asked for, where its tasks may run on any executor."""
+        """Work and requested slots if its tasks may run on any executor."""
         return max(self.work_s(rows, slower), self.at_work * _INSTANT_S), self.at_work
 
     def by_executor(
         self, rows: float, slower: float, where: Mapping[str, tuple[int, ...]], reload_s: Mapping[int, float]
     ) -> list[tuple[str, float, float]]:
-        """Executors with the work and slots asked for there, where each task runs beside its state.
+        """Executors with their work and requested slots if each task runs beside its state.
 
         Work W on an executor with p tasks, the longest of which takes m, keeps `min(p, W / m)` slots busy.
         """
@@ -94,10 +94,10 @@ class Stage:
         state_rows: float,
         executors: tuple[str, ...],
     ) -> OperatorSample:
-        """Its report, as Spark's status store would give it; `held_s` are the slot-seconds of tasks that got on."""
+        """Its report, as in Spark's status store. `held_s` are the slot-seconds of tasks that made progress."""
         operator = self.operator
         rows_out = rows_in * operator.selectivity
-        # tasks that wait for their turn hold their slots all the same
+        # tasks that wait for their turn still hold their slots
         waits = max(1.0, min(self.tasks, slots) / self.at_work) if operator.works_at_once is not None else 1.0
         busy_s = round(held_s * waits, _DIGITS)
         waited = operator.communication_s_per_row
@@ -125,7 +125,7 @@ class Stage:
 
 
 def in_turn(executors: Sequence[str], tasks: int) -> tuple[str, ...]:
-    """Which executor runs each task.
+    """The executor of each task.
 
     >>> in_turn(["0", "1"], tasks=3)
     ('0', '1', '0')
@@ -134,5 +134,5 @@ def in_turn(executors: Sequence[str], tasks: int) -> tuple[str, ...]:
 
 
 def keys_seen(operator: SimOperator, known: float, rows: float) -> float:
-    """Keys in the state after so many rows more, each of a key drawn evenly: what is missing shrinks exponentially."""
+    """Keys in the state after this many more rows with uniformly drawn keys: the missing ones shrink exponentially."""
     return operator.state_keys - (operator.state_keys - known) * math.exp(-rows / operator.state_keys)

@@ -1,8 +1,8 @@
-"""The plant's whole state as flat arrays, so that one compiled loop can move every queue of a platform.
+"""The plant's whole state as flat arrays, so that one compiled loop can advance every queue of a platform.
 
-A *task* is one instance of an operator. A *link* is one input of a task with its own queue: from the outside world, or
-from one instance of a parent. A queue is a ring of segments (rows, when they entered the platform, when they may be
-served), so a row's age is known when it leaves. Links are sorted by the task they lead to.
+A *task* is one instance of an operator. A *link* is one input of a task with its own queue: from outside, or from one
+instance of a parent. A queue is a ring of segments (rows, when they entered the platform, when they may be served), so
+a row's age is known when it leaves. Links are sorted by the task they lead to.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 CPU = 0
-"""Resource 0 is the CPU everywhere: the one that a task's cap is about."""
+"""Resource 0 is always the CPU, to which a task's cap applies."""
 
 ROWS, ENTRY_S, RIPE_TICK = 0, 1, 2
-"""Parts of a segment: how many rows, when they entered the platform, the tick from which they may be served."""
+"""Parts of a segment: number of rows, when they entered the platform, and the tick from which they may be served."""
 
 NOWHERE = -1
 """Host of a task that has not been placed."""
@@ -31,22 +31,22 @@ class State(NamedTuple):
 
     # the network
     application: Ints  # t
-    links_from: Ints  # t + 1: links first[t] … first[t + 1] - 1 lead to task t
+    links_from: Ints  # t + 1: links links_from[t] … links_from[t + 1] - 1 lead to task t
     out_from: Ints  # t + 1: the same into out_link
     out_link: Ints  # every internal link, by the task it leaves
     link_task: Ints  # l: where it leads
     source: Ints  # l: column of the arrivals, or -1 for an internal link
-    weight: Floats  # l: rows sent along it for a row processed by the parent (selectivity × share of the routing)
-    delay_ticks: Ints  # l: steps under way, beyond the one that every hop takes
+    weight: Floats  # l: rows sent along it per row processed by the parent (selectivity × share of the routing)
+    delay_ticks: Ints  # l: steps in transfer, beyond the one that every hop takes
 
-    # what steers it
+    # control
     alive: Flags  # t
-    active: Flags  # t: a stage that waits for the one before it is alive and not active
+    active: Flags  # t: a stage that waits for the previous one is alive but not active
     greedy: Flags  # t: holds its whole cap until its queue is empty, as the tasks of a Spark stage do
     host: Ints  # t: or NOWHERE
     start_tick: Ints  # t: no service before (start-up or migration)
-    cap: Floats  # t: CPU that it can use at most
-    cost: Floats  # t, w: resource-seconds for a row
+    cap: Floats  # t: maximum CPU that it can use
+    cost: Floats  # t, w: resource-seconds per row
     fixed: Floats  # t, w: resource held while placed, rows or not
     capacity: Floats  # h, w
 

@@ -1,4 +1,4 @@
-"""Online mode: a scenario at a chosen pace, seen live in the terminal."""
+"""Online mode: a scenario at a chosen pace, shown live in the terminal."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def watch(
     now_s: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> SimulationResult:
-    """Run `speed` simulated seconds in a second and show what happens; a plant slower than that runs as it can."""
+    """Run `speed` simulated seconds per second and show what happens. A slower plant runs as fast as it can."""
     if not (speed > 0 and math.isfinite(speed)):
         raise InvalidInput(f"speed is simulated seconds in a second, above 0, not {speed}")
     began_s, from_s = now_s(), simulation.now_s

@@ -1,7 +1,7 @@
-"""What if: checks an advice in the simulator, which knows nothing of the model that the advice comes from.
+"""What if: checks advice in the simulator, which is independent of the model behind the advice.
 
-The application runs with the pool, the objective or the load that is advised, and once more with a little less than
-that; nobody steers. Advice is sound where the first holds the objective, and sharp where the second does not.
+The application runs, without a controller, with the advised pool, objective or load, and once more with slightly less.
+Advice is sound if the first run holds the objective, and sharp if the second does not.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from tidegate.load import Constant
 
 _SETTLE_S = 60.0
 _LESS = 0.75
-"""In the counter-check the objective is this much tighter, or the load as much larger; of executors it is one fewer."""
+"""In the counter-check the objective is tighter or the load larger by this factor, or there is one executor fewer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One run of the application: what was tried, and the share of rows that came too late."""
+    """One run of the application: its configuration, and the share of rows over the objective."""
 
     executors: int
     latency_s: float
@@ -33,7 +33,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class AdviceCheck:
-    """An advice as it was tried, and the run with a little less; None where there is no less."""
+    """The run with the advice, and the run with slightly less; None if there is no less."""
 
     advice: Advice
     tried: Trial
@@ -58,7 +58,7 @@ def check_advice(
     duration_s: float = 300.0,
     seed: int = 0,
 ) -> AdviceCheck:
-    """Try what is advised for `application`, which has `executors` to itself today."""
+    """Try the advice for `application`, which currently has `executors` to itself."""
     world = _World(slots_per_executor, duration_s, seed)
     if advice.executors is not None:
         wide = _widened(application, advice.parallelism)
@@ -85,7 +85,7 @@ class _World:
     seed: int
 
     def trial(self, application: SimApplication, executors: int, objective: Objective) -> Trial:
-        """Rows that arrive after the start has settled, and how many of them are late."""
+        """Counts the rows that arrive after the start has settled, and those over the objective."""
         cluster = SimCluster([application], executors, self.slots_per_executor, seed=self.seed)
         cluster.advance_to(_SETTLE_S)
         (gate,) = cluster.gates
@@ -100,7 +100,7 @@ class _World:
 
 
 def _widened(application: SimApplication, parallelism: int | None) -> SimApplication:
-    """Every operator with at least so many tasks."""
+    """The application with at least this many tasks per operator."""
     if parallelism is None:
         return application
     return replace(
@@ -112,7 +112,7 @@ def _widened(application: SimApplication, parallelism: int | None) -> SimApplica
 
 
 def replica(name: str, batches: Sequence[BatchSample], interval_s: float, rows_per_s: float) -> SimApplication:
-    """A simulated twin of an application, from batches that were observed of it; warm batches with rows count."""
+    """A simulated twin of an application, built from its observed warm batches with rows."""
     warm = [batch for batch in batches if batch.rows and not batch.warming and batch.busy_s is not None]
     shapes = [tuple(operator.name for operator in batch.operators) for batch in warm if batch.operators]
     if not shapes:
@@ -121,7 +121,7 @@ def replica(name: str, batches: Sequence[BatchSample], interval_s: float, rows_p
     operators = []
     for index, operator in enumerate(alike[-1].operators):
         seen = [batch.operators[index] for batch in alike]
-        # Operators count rows each in its own way, and some not at all: costs are per row of the query's source.
+        # Operators count rows in different ways, and some not at all, so costs are per source row of the query.
         cost_s = median(one.busy_s / batch.rows for one, batch in zip(seen, alike, strict=True))
         operators.append(SimOperator(operator.name, cost_s, parallelism=operator.parallelism))
     return SimApplication(

@@ -1,4 +1,4 @@
-"""What a scenario places on hosts: hosts and regions, applications and their operators."""
+"""What a scenario places: hosts and regions, applications and their operators."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class HostSpec(Section):
 
 
 class RegionDistance(Section):
-    """How long a row travels between two regions, either way."""
+    """Travel time of a row between two regions, in either direction."""
 
     between: tuple[str, str]
     delay_s: Amount
 
 
 class Routing(Section):
-    """How rows are spread over an operator's instances: in equal parts, by the weight of keys, or as you say."""
+    """How rows are spread over an operator's instances: evenly, by the weight of keys, or as specified."""
 
     by: Literal["random", "key", "custom"] = "random"
     weights: tuple[Amount, ...] | tuple[tuple[Amount, ...], ...] | None = Field(
@@ -73,6 +73,6 @@ class ApplicationSpec(Section):
     operators: Annotated[tuple[OperatorSpec, ...], Field(min_length=1)]
 
     def full_name(self, operator: OperatorSpec) -> str:
-        """`application.operator`; the application's name alone where it is its only operator's too."""
+        """`application.operator`, or just the application's name if its only operator has the same name."""
         alone = len(self.operators) == 1 and operator.name == self.name
         return self.name if alone else f"{self.name}.{operator.name}"

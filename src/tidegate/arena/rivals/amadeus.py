@@ -1,7 +1,7 @@
 """Amadeus' elastic scaling of Spark Structured Streaming: in proportion to batch time ÷ trigger interval.
 
-At every batch the ratio is smoothed (weight 0.6 for the new one); above 1.0 the pool grows by that factor, below 0.75
-it shrinks by it. A change is left to take effect before the next one.
+At every batch the ratio is smoothed (weight 0.6 for the new one). Above 1.0 the pool grows by that factor, below 0.75
+it shrinks by it. Each change is given time to take effect before the next one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Amadeus(Rival):
         if size == now.executors:
             return None
         text = f"batches take {self._ratio:.2f} intervals"
-        self._ratio = None  # batches of the old size say nothing about the new one
+        self._ratio = None  # batches at the old size say nothing about the new one
         return size, text
 
     def smooth(self, before: float, ratio: float) -> float:

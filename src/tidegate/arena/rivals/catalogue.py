@@ -1,4 +1,4 @@
-"""All rivals with their published defaults and the settings among which the best is chosen per load, afterwards.
+"""All rivals with their published defaults, and the settings from which the best per load is chosen afterwards.
 
 The table was fixed before Tidegate was tuned on the arena's loads.
 """
@@ -24,14 +24,14 @@ from tidegate.arena.rivals.rival import Rival
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """How a rival is made, and what else it may be set to."""
+    """How a rival is created, and its alternative settings."""
 
     make: Callable[..., Rival]
     grid: tuple[Mapping[str, Any], ...]
 
     @property
     def settings(self) -> tuple[Mapping[str, Any], ...]:
-        """The defaults first."""
+        """Defaults first."""
         return ({}, *self.grid)
 
 

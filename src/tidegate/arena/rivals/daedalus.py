@@ -1,9 +1,9 @@
 """In the manner of Daedalus and Phoebe (Pfister et al., Geldenhuys et al.): a learned capacity, a forecast, patience.
 
-Capacity of an executor: regression of throughput on busy executors, through the origin. Every minute the load of the
-next 15 minutes is forecast by an autoregression on differences (ARIMA(p, 1, 0), least squares). The smallest size
-is taken that carries the largest forecast and clears the backlog within `recovery_s`. No change within 10 minutes of
-the last one, unless the present load is beyond what the pool can do.
+The capacity of an executor is a regression of throughput on busy executors, through the origin. Every minute the load
+of the next 15 minutes is forecast by an autoregression on differences (ARIMA(p, 1, 0), least squares). The chosen size
+is the smallest that sustains the largest forecast and clears the backlog within `recovery_s`. There is no change within
+10 minutes of the last one, unless the current load exceeds the pool's capacity.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _HISTORY = 120
 
 
 def forecast(history: npt.NDArray[np.float64], steps: int, order: int = _ORDER) -> npt.NDArray[np.float64]:
-    """ARIMA(order, 1, 0) by least squares; the last value where too little was seen.
+    """ARIMA(order, 1, 0) by least squares, or the last value if there are too few samples.
 
     >>> forecast(np.arange(40.0), 3).round(3).tolist()
     [40.0, 41.0, 42.0]
@@ -37,7 +37,7 @@ def forecast(history: npt.NDArray[np.float64], steps: int, order: int = _ORDER) 
     bound = float(np.max(np.abs(changes)))
     for _ in range(steps):
         step = float(weights[0] + weights[1:] @ np.array(recent))
-        step = min(bound, max(-bound, step))  # an unstable fit must not run away
+        step = min(bound, max(-bound, step))  # an unstable fit must not diverge
         level = max(0.0, level + step)
         ahead.append(level)
         recent = [*recent[1:], step]
@@ -60,7 +60,7 @@ class Daedalus(Rival):
 
     def wish(self, now: Measures) -> tuple[int, str] | None:
         self._history.append(now.arrival_rows_per_s)
-        # least squares through the origin of rows on busy executor-seconds, the past fading
+        # least squares through the origin of rows on busy executor-seconds, with the past discounted
         busy = now.busy_s / now.slots_per_executor
         self._work = 0.95 * self._work + busy * busy
         self._rows = 0.95 * self._rows + busy * now.done_rows

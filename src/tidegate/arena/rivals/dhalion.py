@@ -3,7 +3,7 @@
 Back-pressure for a share b of the time: grow by `1 + b/(1 − b)`, b at most 0.9. Sources with rows pending: grow by
 `1 + pending ÷ consumed`. Neither, and empty queues: shrink to 0.8.
 
-Spark has no back-pressure signal. Its counterpart is the time in which a trigger is overdue because the batch before it
+Spark has no back-pressure signal. Its counterpart is the time in which a trigger is overdue because the previous batch
 still runs, while rows pile up: b = 1 − interval ÷ batch time.
 """
 
@@ -27,7 +27,7 @@ def growth(back_pressure: float) -> float:
 
 
 class Dhalion(Rival):
-    """Grows by the measured shortage, shrinks by a fifth when nothing waits."""
+    """Grows by the measured shortage, and shrinks by a fifth when nothing waits."""
 
     name = "dhalion"
 
@@ -36,13 +36,13 @@ class Dhalion(Rival):
         self.shrink, self.slack, self.period_s = shrink, slack, period_s
 
     def wish(self, now: Measures) -> tuple[int, str] | None:
-        if not now.batches:  # one batch lasts longer than the period: pressure all the time
+        if not now.batches:  # one batch lasts longer than the period: back-pressure all the time
             if not now.lag_rows:
                 return None
             return math.ceil(now.executors * growth(1.0)), "no batch was done in time"
         mean_s = sum(batch.duration_s for batch in now.batches) / len(now.batches)
         in_batch = now.arrival_rows_per_s * max(mean_s, now.interval_s)
-        pending = now.lag_rows - 2 * in_batch  # what waits beyond the batch that runs and the one that gathers
+        pending = now.lag_rows - 2 * in_batch  # rows that wait beyond the running batch and the next one
         if pending > 0 and now.lag_growth > 0 and now.done_rows:
             factor = min(growth(1.0), 1 + pending / now.done_rows)
             size = math.ceil(now.executors * factor - 1e-9)

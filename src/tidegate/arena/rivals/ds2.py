@@ -1,8 +1,8 @@
 """DS2 (Kalavri et al., OSDI 2018): three steps are all you need.
 
-True rate of an operator = rows ÷ useful time. Target rates follow from the sources through selectivities, in
+The true rate of an operator is rows ÷ useful time. Target rates follow from the sources through selectivities, in
 topological order: instances = ⌈target ÷ true rate of an instance · (1 + overprovision)⌉. Executors run the stages of a
-batch one after another, so what the pool needs is the sum over operators. The field adds 20 %.
+batch one after another, so the pool needs the sum over operators. It is common to add 20 %.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class OperatorRates:
     processing: float
     output: float
     inputs: tuple[str, ...] = ()
-    """None: a source; its output is the target."""
+    """Empty for a source, whose output is the target."""
 
 
 def instances_needed(operators: Mapping[str, OperatorRates], overprovision: float = 0.0) -> dict[str, float]:
-    """Instances that each operator needs, not rounded; operators in topological order.
+    """Instances that each operator needs, not rounded. Operators are in topological order.
 
     >>> found = instances_needed({
     ...     "source": OperatorRates(1, 0.0, 100.0),
@@ -55,7 +55,7 @@ def rounded(needed: Mapping[str, float]) -> dict[str, int]:
 
 
 class Ds2(Rival):
-    """As many executors as the rows that arrive keep busy, and a little more."""
+    """As many executors as the arriving rows keep busy, plus a margin."""
 
     name = "ds2"
 
@@ -72,7 +72,7 @@ class Ds2(Rival):
 
 
 def _rates(now: Measures) -> dict[str, OperatorRates] | None:
-    """One slot of every stage: what it does while it is busy. Stages follow one another."""
+    """One slot of every stage: its rate while busy. Stages run one after another."""
     names: Sequence[str] = next((tuple(op.name for op in batch.operators) for batch in reversed(now.batches)), ())
     if not names or now.done_rows <= 0:
         return None

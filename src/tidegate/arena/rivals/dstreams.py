@@ -1,6 +1,7 @@
 """The rule of Spark's old streaming engine (`streaming.scheduler.ExecutorAllocationManager`).
 
-Every 60 s: mean processing time ÷ batch interval; from 0.9 on, `max(1, round(ratio))` more; up to 0.3, one fewer.
+Every 60 s: mean processing time ÷ batch interval. At 0.9 or more, add `max(1, round(ratio))`; at 0.3 or less, remove
+one.
 Defaults: `spark.streaming.dynamicAllocation.*`.
 """
 
@@ -11,7 +12,7 @@ from tidegate.arena.rivals.rival import Rival
 
 
 class DStreams(Rival):
-    """Batch time against the interval, with two thresholds."""
+    """Batch time relative to the interval, with two thresholds."""
 
     name = "dstreams"
 

@@ -1,8 +1,8 @@
 """Spark's dynamic allocation (`ExecutorAllocationManager` of Spark core).
 
-Tasks that have been pending for `backlog_timeout_s` make the target grow by 1, then 2, 4, 8 … executors, at most to
-what all running and pending tasks could fill. Executors that ran nothing for `idle_timeout_s` are released. Defaults
-are Spark's (`spark.dynamicAllocation.*`). On Spark the real one competes; this is its rule, for the simulator.
+If tasks have been pending for `backlog_timeout_s`, the target grows by 1, then 2, 4, 8 … executors, at most to what all
+running and pending tasks could fill. Executors without tasks for `idle_timeout_s` are released. Defaults are Spark's
+(`spark.dynamicAllocation.*`). On Spark the real one competes; this is its rule, for the simulator.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tidegate.arena.rivals.rival import Rival
 
 
 class DynamicAllocation(Rival):
-    """Pending tasks ask for more; idle executors leave."""
+    """Pending tasks add executors; idle executors are released."""
 
     name = "spark-dra"
     period_s = 1.0
@@ -48,6 +48,6 @@ class DynamicAllocation(Rival):
         self._pending_since_s = now.time_s
         useful = math.ceil(now.tasks_left / now.slots_per_executor)
         wanted = min(max(useful, now.requested), now.requested + self._to_add)
-        # the step doubles only when it was used whole, else it starts at one again
+        # the step doubles only if it was fully used, otherwise it restarts at one
         self._to_add = self._to_add * 2 if wanted - now.requested == self._to_add else 1
         return wanted, f"{now.tasks_left} tasks wait"

@@ -1,12 +1,12 @@
 """The autoscaler of the Flink Kubernetes operator.
 
-Over a metrics window: true processing rate = rows ÷ busy time. The capacity to have is
+Over a metrics window: true processing rate = rows ÷ busy time. The required capacity is
 
     target ÷ utilisation  +  lag ÷ catch-up  +  target · restart ÷ catch-up
 
-and parallelism is scaled by capacity ÷ true rate, within [0.4, 1 + max growth]. Nothing is done while the true rate
-lies in the band that utilisation ± boundary gives. After a change the metrics of the stabilisation interval are thrown
-away and the window fills anew. Shrinking waits for an interval and takes the largest recommendation in it.
+and parallelism is scaled by capacity ÷ true rate, within [0.4, 1 + max growth]. Nothing changes while the true rate
+lies in the band given by utilisation ± boundary. After a change the metrics of the stabilisation interval are discarded
+and the window fills again. Shrinking waits for an interval and takes the largest recommendation in it.
 https://nightlies.apache.org/flink/flink-kubernetes-operator-docs-main/docs/custom-resource/autoscaler/
 """
 
@@ -23,7 +23,7 @@ MOST_FACTOR = 1 + 100_000.0
 
 
 def capacity(target: float, utilisation: float, lag: float, catch_up_s: float, restart_s: float) -> float:
-    """Rows per second to be able to process.
+    """Required capacity in rows per second.
 
     >>> capacity(70.0, utilisation=0.7, lag=0.0, catch_up_s=0.0, restart_s=0.0)
     100.0
@@ -45,7 +45,7 @@ def new_parallelism(current: int, wanted: float, true_rate: float) -> int:
 
 
 class Flink(Rival):
-    """Averages over a window; a band; patience."""
+    """Averages over a window, with a band and a delay before shrinking."""
 
     name = "flink"
 
@@ -84,7 +84,7 @@ class Flink(Rival):
         return self._patient(now, size, f"{arrived:.0f} rows/s arrive, {true_rate:.0f} could be done")
 
     def after(self, current: int, target: float, true_rate: float, lag: float) -> int:
-        """The size to have: the same inside the band."""
+        """The new size. Inside the band it stays the same."""
         most, least = self.utilisation + self.boundary, self.utilisation - self.boundary
         too_slow = true_rate < capacity(target, most, lag, self.catch_up_s, 0.0)
         too_fast = true_rate > capacity(target, least, lag, self.catch_up_s, self.restart_s)
@@ -109,7 +109,7 @@ class Flink(Rival):
 
 
 class FlinkMinute(Flink):
-    """The same with a window of a minute, as latency-minded users set it."""
+    """The same with a window of a minute, as users who care about latency set it."""
 
     name = "flink-1min"
 

@@ -1,8 +1,8 @@
 """Kubernetes' horizontal pod autoscaler: the rule, its tolerance, its stabilisation window and its rate limit.
 
-`desired = ⌈current · metric ÷ target⌉`, left alone within 10 %. Shrinking takes the largest recommendation of the last
+`desired = ⌈current · metric ÷ target⌉`, unchanged within 10 %. Shrinking takes the largest recommendation of the last
 300 s. Growing is limited to doubling, or four pods, in 15 s (the default `behavior`). Pods that are not ready yet count
-as idle when growing, so that they are not bought twice.
+as idle when growing, so that they are not requested twice.
 https://kubernetes.io/docs/concepts/workloads/autoscaling/horizontal-pod-autoscale/
 """
 
@@ -31,7 +31,7 @@ def desired_replicas(current: int, metric: float, target: float, tolerance: floa
 
 
 class Stabiliser:
-    """Shrinks to the largest recommendation of a window; grows at a limited rate."""
+    """Shrinks to the largest recommendation of a window, and grows at a limited rate."""
 
     def __init__(self, down_window_s: float = 300.0, period_s: float = 15.0) -> None:
         self._window_s, self._period_s = down_window_s, period_s
@@ -39,7 +39,7 @@ class Stabiliser:
         self._sizes: list[tuple[float, int]] = []
 
     def size(self, time_s: float, current: int, desired: int) -> int:
-        """`current` is what is asked for now."""
+        """`current` is the currently requested size."""
         self._recommended = [(at_s, size) for at_s, size in self._recommended if time_s - at_s < self._window_s]
         self._recommended.append((time_s, desired))
         if desired < current:
@@ -51,7 +51,7 @@ class Stabiliser:
 
 
 class HpaCpu(Rival):
-    """Utilisation against a target."""
+    """Utilisation relative to a target."""
 
     name = "hpa-cpu"
     period_s = 15.0
@@ -72,7 +72,7 @@ class HpaCpu(Rival):
             return None
         ready = sum(age_s >= _READINESS_S for age_s in now.ages_s) or now.executors
         wanted = desired_replicas(ready, now.utilisation, self.target)
-        if wanted > ready:  # those on their way count as idle: the mean is over all of them
+        if wanted > ready:  # starting ones count as idle: the mean is over all of them
             everybody = max(now.requested, now.executors)
             usage = now.utilisation * now.executors / everybody
             again = desired_replicas(everybody, usage, self.target)

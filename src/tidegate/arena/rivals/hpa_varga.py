@@ -1,7 +1,7 @@
 """HPA for Flink after Varga, Balassi and Kiss (2021): the larger of a CPU rule and a lag rule.
 
-While the lag is above a bound, `⌈replicas · (1 + lag growth ÷ consumption)⌉` keeps it from growing further. The bound
-is a time here, 60 s of consumption, because rows mean something else in every job.
+While the lag is above a bound, `⌈replicas · (1 + lag growth ÷ consumption)⌉` keeps it from growing further. Here the
+bound is a time, 60 s of consumption, because a number of rows means something different in every job.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """KEDA's Kafka scaler: `⌈lag ÷ lagThreshold⌉` replicas, at most one per partition, through an HPA.
 
-The default threshold is 10 messages, so any busy topic gets as many replicas as it has partitions. Users set it to
-what a replica handles; the grid has it as seconds of one executor's work. Lag is read every 30 s.
+The default threshold is 10 messages, so any busy topic gets as many replicas as it has partitions. Users set it to what
+a replica handles; the grid expresses it in seconds of one executor's work. Lag is read every 30 s.
 https://keda.sh/docs/latest/scalers/apache-kafka/
 """
 
@@ -15,7 +15,7 @@ from tidegate.arena.rivals.rival import Rival
 
 
 def replicas_for(lag: float, threshold: float, partitions: int, current: int) -> int:
-    """HPA's rule for an average value: `⌈lag ÷ threshold⌉`, left alone within 10 %.
+    """HPA's rule for an average value: `⌈lag ÷ threshold⌉`, unchanged within 10 %.
 
     >>> replicas_for(lag=95, threshold=10, partitions=6, current=2)
     6

@@ -22,9 +22,9 @@ class Measures:
     """In the span."""
     done_rows: float
     busy_s: float
-    """Slot-seconds of the batches that were committed in the span."""
+    """Slot-seconds of the batches committed in the span."""
     lag_rows: float
-    """Arrived and not committed, now."""
+    """Rows that have arrived and are not committed now."""
     lag_growth: float
     """Rows by which the lag grew in the span."""
     utilisation: float | None
@@ -32,14 +32,14 @@ class Measures:
     batches: tuple[BatchSample, ...]
     interval_s: float
     tasks_left: int
-    """Of the batch under way: not finished yet."""
+    """Unfinished tasks of the running batch."""
     partitions: int
-    """Tasks of the widest stage, or 0 where no batch was seen."""
+    """Tasks of the widest stage, or 0 if no batch was seen."""
     active: frozenset[str]
     """Executors that ran tasks in the span."""
     ids: tuple[str, ...]
     ages_s: tuple[float, ...]
-    """Since each of them registered."""
+    """Time since each executor registered."""
 
     @property
     def arrival_rows_per_s(self) -> float:
@@ -51,17 +51,17 @@ class Measures:
 
     @property
     def row_s(self) -> float | None:
-        """Slot-seconds that a row costs: the inverse of DS2's true processing rate of one slot."""
+        """Slot-seconds per row: the inverse of DS2's true processing rate of one slot."""
         return self.busy_s / self.done_rows if self.done_rows > 0 and self.busy_s > 0 else None
 
     @property
     def executor_rows_per_s(self) -> float | None:
-        """What one executor would process if it were always busy."""
+        """Rate of one executor if it were always busy."""
         return self.slots_per_executor / self.row_s if self.row_s else None
 
 
 class Meter:
-    """Adds up what is seen between two decisions."""
+    """Aggregates the observations between two decisions."""
 
     def __init__(self) -> None:
         self._arrived: dict[str, int] = {}
@@ -102,7 +102,7 @@ class Meter:
             self._began_s = time_s
 
     def take(self) -> Measures | None:
-        """The measures since this was last called; None where no time has passed."""
+        """The measures since the last call; None if no time has passed."""
         began_s, now_s, pool = self._began_s, self._seen_s, self._pool
         if began_s is None or now_s is None or now_s <= began_s:
             return None

@@ -1,7 +1,7 @@
 """What all rivals share: when they decide, what they may look at, and how a wish becomes a plan.
 
-A rival is a controller behind the product's own port (`Planner`): it can be plugged into `tidegate simulate` too. It
-looks at measurements only, never at what Tidegate has worked out from them, so the arena may show it a bare `Glance`.
+A rival is a controller behind the product's own port (`Planner`), so it can also be plugged into `tidegate simulate`.
+It uses only measurements, never what Tidegate derives from them, so the arena may give it a bare `Glance`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tidegate.plan.planner import Plan
 
 
 class Sight(Protocol):
-    """The part of an `Evaluation` that was measured, and the bounds of the policy."""
+    """The measured part of an `Evaluation`, and the bounds of the policy."""
 
     @property
     def time_s(self) -> float: ...
@@ -59,9 +59,9 @@ class Glance:
 
 
 class Rival(ABC):
-    """Decides every `period_s` from what was measured since it last did.
+    """Decides every `period_s` from what was measured since its last decision.
 
-    It may be asked more often: what it sees in between goes into the measures of its next decision.
+    It may be called more often. Observations in between go into the measures of its next decision.
     """
 
     name: ClassVar[str]
@@ -73,7 +73,7 @@ class Rival(ABC):
 
     @abstractmethod
     def wish(self, now: Measures) -> tuple[int, str] | None:
-        """The number of executors to have, and why; None: stay."""
+        """The number of executors it wants, and why; None to keep the current number."""
 
     def plan(self, sight: Sight) -> Plan:
         self._meter.look(sight.time_s, sight.pool, sight.samples, sight.hosts)

@@ -1,4 +1,4 @@
-"""Abnormal samples, found online: scores in [0, 1], one threshold for all series, bounded memory."""
+"""Detects abnormal samples online: scores in [0, 1], one threshold for all series, bounded memory."""
 
 from tidegate.evaluate.abnormality.detector import Detector
 from tidegate.evaluate.abnormality.gaussian import GAUSSIAN_THRESHOLD, WindowedGaussian

@@ -1,4 +1,4 @@
-"""What every detector of abnormal samples can do."""
+"""The interface of detectors of abnormal samples."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 
 LARGEST = 1e100
-"""Larger samples count as this: sums of their squares must stay numbers."""
+"""Larger samples are clipped to this, so that sums of their squares stay finite."""
 
 
 class Detector(Protocol):
-    """Walks one series online: what it says of a sample depends on that sample and those before it.
+    """Processes one series online: the score of a sample depends only on it and the samples before it.
 
-    Memory is bounded, and the same samples give the same scores, one at a time or many.
+    Memory is bounded, and the same samples give the same scores, one at a time or many at once.
     """
 
     @property
     def threshold(self) -> float:
-        """A score from here on is an alarm."""
+        """A score of at least this is an alarm."""
 
     @property
     def strangeness(self) -> float:
-        """How strange the last sample was by itself, in [0, 1], whatever alarms there were before it."""
+        """How strange the last sample was by itself, in [0, 1], regardless of earlier alarms."""
 
     def score(self, value: float, time_s: float | None = None) -> float:
-        """How abnormal the next sample is, in [0, 1]; then it is part of what the detector knows."""
+        """How abnormal the next sample is, in [0, 1]. The detector then learns it."""
 
     def walk(self, values: Floats, times_s: Floats | None = None) -> Floats:
-        """The scores of the next samples in one go."""
+        """The scores of the next samples, all at once."""
 
 
 def checked_threshold(threshold: float) -> float:
-    """A threshold strictly between 0, where everything is an alarm, and 1, where nothing is."""
+    """A threshold strictly between 0 (everything is an alarm) and 1 (nothing is)."""
     if not 0.0 < threshold < 1.0:
         raise InvalidInput(f"threshold {threshold}: use a number between 0 and 1, both excluded")
     return threshold
 
 
 def checked_sample(value: float, time_s: float | None) -> tuple[float, float]:
-    """The sample as a kernel takes it: an unknown time is NaN there."""
+    """The sample in the form that kernels take: NaN for an unknown time."""
     if not math.isfinite(value):
         raise InvalidInput(f"sample {value}: a series is made of finite numbers; leave unknown samples out")
     if time_s is not None and not math.isfinite(time_s):
@@ -55,7 +55,7 @@ def checked_sample(value: float, time_s: float | None) -> tuple[float, float]:
 
 
 def checked_samples(values: Floats, times_s: Floats | None) -> tuple[Floats, Floats]:
-    """The samples as a kernel takes them."""
+    """The samples in the form that kernels take."""
     series = np.ascontiguousarray(values, dtype=np.float64)
     if series.ndim != 1 or not np.isfinite(series).all():
         raise InvalidInput("a series is one row of finite numbers; leave unknown samples out")

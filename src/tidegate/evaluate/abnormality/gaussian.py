@@ -1,4 +1,4 @@
-"""The windowed Gaussian: the baseline of the Numenta Anomaly Benchmark, to be compared with."""
+"""The windowed Gaussian: the baseline of the Numenta Anomaly Benchmark, for comparison."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from tidegate.evaluate.abnormality.detector import Floats, Ints, checked_sample,
 from tidegate.evaluate.abnormality.tail import ordered_sum
 
 GAUSSIAN_THRESHOLD = 1.0 - 1e-12
-"""Seven standard deviations: real series are far from normal, and less is a train of false alarms."""
+"""Seven standard deviations: real series are far from normal, and a lower threshold gives many false alarms."""
 WINDOW_ROWS = 1000
-"""As the benchmark's authors tuned it."""
+"""The value tuned by the benchmark's authors."""
 _LEAST_DEVIATION = 1e-6
 
 
 @kernel
 def observe(value: float, window: Floats, seen: Ints) -> float:
-    """1 − Q(|value − mean| / deviation) over the samples before it; then it takes the oldest one's place."""
+    """1 − Q(|value − mean| / deviation) over the samples before it. The sample then replaces the oldest one."""
     score = 0.0
     filled = min(seen[0], len(window))
     if filled > 0:

@@ -1,4 +1,4 @@
-"""Tidegate's own detector: the joint surprise of four views, with alarms that tire."""
+"""Tidegate's own detector: the joint surprise of four views, with a bar that rises after an alarm."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from tidegate.evaluate.abnormality import views
 from tidegate.evaluate.abnormality.detector import Floats, Ints, checked_sample, checked_samples, checked_threshold
 
 THRESHOLD = 0.5
-"""One for all series: see `views.ALARM`, which puts it in the middle of the scale."""
+"""The same for all series. `views.ALARM` puts it in the middle of the scale."""
 HISTORY_ROWS = 6048
-"""Three weeks of five-minute samples. Shorter histories call the weekly rare abnormal every week."""
+"""Three weeks of five-minute samples. With a shorter history, rare weekly events are abnormal every week."""
 
 
 class SurpriseDetector:
     """Scores samples by how far out they lie in the history of four views (see `views` and `tail`).
 
-    With joint surprise s, a sample is an alarm where x = s² / (s² + bar²) reaches the threshold. The bar is twice as
-    high right after an alarm and falls back exponentially, so that an episode gives one alarm and a worse one during it
-    another. An alarm scores (1 + x) / 2, any other sample x / 2.
+    With joint surprise s, a sample is an alarm if x = s² / (s² + bar²) reaches the threshold. The bar is twice as high
+    right after an alarm and decays exponentially, so that an episode gives one alarm, and a second one only if it
+    worsens. An alarm scores (1 + x) / 2, any other sample x / 2.
 
     >>> detector = SurpriseDetector()
     >>> calm = [detector.score(10.0 + (row % 7)) for row in range(200)]

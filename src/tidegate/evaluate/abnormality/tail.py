@@ -1,12 +1,12 @@
-"""How far out in the tail a number lies, judged by a bounded, sorted history: written by hand to run inside a kernel.
+"""How far out in the tail a number lies, judged by a bounded, sorted history. Written by hand to run in a kernel.
 
 Inside the history the probability is its rank. Beyond the outermost `TAIL_SHARE` it follows the peaks-over-threshold
 model (Pickands 1975; Siffer et al. 2017): excesses over the threshold u are generalised Pareto,
 
     P(X > x) = k/n · (1 + ξ (x − u) / σ)^(−1/ξ),   surprise = −ln P
 
-with σ from the mean excess and a fixed shape ξ: the shape cannot be told from a hundred excesses, and ξ > 0 keeps the
-surprise of heavy-tailed series within bounds.
+with σ from the mean excess and a fixed shape ξ: a hundred excesses do not determine the shape, and ξ > 0 bounds the
+surprise of heavy-tailed series.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ TAIL_SHARE = 0.03
 SHAPE = 0.25
 FEWEST_EXCESSES = 4
 RESOLUTION = 0.05
-"""A mean excess below this share of the history's spread is taken for it: no finer scale is worth an alarm."""
+"""Minimum mean excess, as a share of the history's spread: no finer scale is worth an alarm."""
 MOST_SURPRISE = 100.0
 
 
 @kernel
 def numbers_below(ordered: Floats, value: float) -> int:
-    """How many numbers of a sorted array are smaller: np.searchsorted takes several times as long to compile."""
+    """How many numbers of a sorted array are smaller. np.searchsorted takes several times as long to compile."""
     low, high = 0, len(ordered)
     while low < high:
         middle = (low + high) // 2
@@ -54,13 +54,13 @@ def numbers_up_to(ordered: Floats, value: float) -> int:
 
 @kernel
 def ordered_sum(numbers: Floats) -> float:
-    """From the first to the last: `sum` adds in another order, and not the same one everywhere."""
+    """Sum from first to last. `sum` adds in another order, which differs between platforms."""
     return float(np.cumsum(numbers)[-1])
 
 
 @kernel
 def spread(ordered: Floats, level: float) -> float:
-    """Width of the bulk of a sorted history; of all of it, or the level's own size, where that is nil."""
+    """Width of the bulk of a sorted history. If that is zero, of all of it, or the size of the level."""
     last = len(ordered) - 1
     margin = int(0.05 * last)
     width = ordered[last - margin] - ordered[margin]
@@ -93,7 +93,7 @@ def surprise(ordered: Floats, value: float, finest: float) -> float:
 
 @kernel
 def replace_sorted(ordered: Floats, old: float, new: float) -> None:
-    """Take `old` out of a sorted array and put `new` in, moving only what lies between."""
+    """Replace `old` by `new` in a sorted array, moving only the numbers between them."""
     gap = numbers_below(ordered, old)
     place = numbers_below(ordered, new)
     if place > gap:
@@ -106,7 +106,7 @@ def replace_sorted(ordered: Floats, old: float, new: float) -> None:
 
 @kernel
 def insert_sorted(ordered: Floats, count: int, new: float) -> None:
-    """Put `new` among the first `count` numbers, which are sorted; the array has room for it."""
+    """Insert `new` among the first `count` numbers, which are sorted. The array has room for it."""
     place = numbers_below(ordered[:count], new)
     ordered[place + 1 : count + 1] = ordered[place:count].copy()
     ordered[place] = new

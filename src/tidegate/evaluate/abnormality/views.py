@@ -1,10 +1,10 @@
-"""Four views of a series, the surprise of each against its own history, and the alarm they come to.
+"""Four views of a series, the surprise of each against its own history, and the resulting alarm.
 
-The level is the sample itself. The drift is the mean of the last few. The spread is their standard deviation: a series
-that grows restless or falls flat is abnormal at a level that is not. The season is the recent mean distance from what
-this hour of the day used to be. Each view remembers itself only, over a sliding history, so that none needs to know the
-series' range, unit or distribution. They are joined by their root mean square: one view in deep surprise is enough, and
-several in moderate surprise are too.
+The level is the sample itself. The drift is the mean of the last few samples. The spread is their standard deviation: a
+series that becomes erratic or flat is abnormal even at a normal level. The season is the recent mean distance from the
+usual value at this hour of the day. Each view keeps only its own sliding history, so none needs to know the range, unit
+or distribution of the series. The views are combined by their root mean square: one very surprising view is enough, and
+so are several moderately surprising ones.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DRIFT_ROWS = 24
 SPREAD_ROWS = 48
 SEASON_ROWS = 24
 RECENT_ROWS = 48
-"""As many samples as the longest of them looks at."""
+"""The longest window of any view, in samples."""
 
 DAY_S = 86_400.0
 DAY_BINS = 24
@@ -31,21 +31,21 @@ PROFILE_RATE = 0.05
 """Weight of a sample in the mean of its hour of the day."""
 
 FEWEST_ROWS = 50
-"""A view with a shorter history says nothing."""
+"""A view with a shorter history does not count."""
 
 ALARM = 4.5
-"""Joint surprise at which the score is one half: in root mean square, one in e^4.5 = 90 samples is as far out."""
+"""Joint surprise at which the score is one half. In root mean square, one in e^4.5 = 90 samples is as far out."""
 FATIGUE_ROWS = 150.0
-"""After an alarm the bar is twice as high and falls back over so many rows: one alarm an episode, unless it worsens."""
+"""After an alarm the bar is twice as high and decays over this many rows: one alarm per episode, unless it worsens."""
 
-# Places in the vector of numbers that change with every sample.
+# Indices in the vector of numbers that change with every sample.
 FIRST_S, TIRED, STRANGE = range(3)
 SCALARS = 3
 
 
 @kernel
 def observe_view(ordered: Floats, history: Floats, counts: Ints, view: int, value: float, level: float) -> float:
-    """The two-sided surprise of a view's value; then it becomes part of the view's history."""
+    """The two-sided surprise of a view's value. The value then joins the view's history."""
     count = counts[view]
     capacity = history.shape[1]
     found = 0.0
@@ -65,7 +65,7 @@ def observe_view(ordered: Floats, history: Floats, counts: Ints, view: int, valu
 
 @kernel
 def observe_season(profile: Floats, visits: Ints, value: float, since_first_s: float, time_s: float) -> float:
-    """Distance from the mean of this hour of the day, NaN during the first day; then it learns."""
+    """Distance from the mean of this hour of the day, or NaN during the first day. The sample is then learned."""
     hour = min(DAY_BINS - 1, int((time_s % DAY_S) / DAY_S * DAY_BINS))  # a remainder may round up to a whole day
     known = since_first_s >= DAY_S and visits[hour] > 0
     distance = value - profile[hour] if known else np.nan
@@ -76,14 +76,14 @@ def observe_season(profile: Floats, visits: Ints, value: float, since_first_s: f
 
 @kernel
 def push(recent: Floats, value: float) -> None:
-    """The newest number goes last, the oldest goes."""
+    """Append the newest number and drop the oldest."""
     recent[:-1] = recent[1:].copy()
     recent[-1] = value
 
 
 @kernel
 def mean_of(recent: Floats) -> float:
-    """Summed anew for every sample, so that rounding never adds up."""
+    """Summed again for every sample, so that rounding errors do not accumulate."""
     return ordered_sum(recent) / len(recent)
 
 
@@ -107,7 +107,7 @@ def observe(
     profile: Floats,
     visits: Ints,
 ) -> float:
-    """Score one sample in [0, 1]; `time_s` is NaN where it is not known. All arrays are the detector's state."""
+    """Score one sample in [0, 1]. `time_s` is NaN if unknown. All arrays are the detector's state."""
     push(recent[0], value)
     seen = counts[LEVEL] + 1
     level = mean_of(recent[0, -min(seen, RECENT_ROWS) :])
@@ -131,8 +131,8 @@ def observe(
     scalars[STRANGE] = mean_square / (mean_square + ALARM**2)
     scalars[TIRED] *= math.exp(-1.0 / FATIGUE_ROWS)
     score = mean_square / (mean_square + (ALARM * (1.0 + scalars[TIRED])) ** 2)
-    # An alarm raises the bar for those to come, so it must not hang on the last digit whether a row is one: alarms go
-    # half the way to 1, all others half the way to 0, and any threshold between reads the same alarms off the scores.
+    # An alarm raises the bar for later ones, so whether a row is an alarm must not depend on the last digit. Alarms
+    # score above one half and all others below, so any threshold between them gives the same alarms.
     if score < threshold:
         return float(score / 2.0)
     scalars[TIRED] += 1.0

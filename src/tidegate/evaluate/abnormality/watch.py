@@ -1,4 +1,4 @@
-"""Keeps abnormal samples from those who would learn from them, and says why in words for the journal."""
+"""Keeps abnormal samples away from learners, and explains them in words for the journal."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from tidegate.evaluate.abnormality.detector import Detector
 from tidegate.evaluate.abnormality.surprise import SurpriseDetector
 
 ABNORMAL = "abnormal"
-"""The code of the reasons, to count by."""
+"""The code of the reasons, for counting."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the watch makes of one sample."""
+    """The verdict on one sample."""
 
     abnormal: bool
-    """Not to be learnt from, nor planned on."""
+    """Must be neither learned from nor planned on."""
     alarm: bool
-    """An episode begins, or gets worse: worth an entry in the journal; the samples after it are not."""
+    """An episode begins or worsens. This is journalled; the samples after it are not."""
     score: float
     reason: Reason | None
-    """Why, where it is abnormal."""
+    """Why it is abnormal."""
 
 
 @dataclass(slots=True)
 class _Series:
     detector: Detector
     episode_rows: int = 0
-    """Samples of the running episode; 0 where all is normal."""
+    """Samples in the current episode; 0 if all is normal."""
 
 
 class Watch:
     """One detector per named series. An episode lasts from an alarm until a sample is no longer strange by itself.
 
-    After `longest_episode_rows` it is over in any case: what lasts that long is the new normal, and learners must see
-    it. At most `most_series` are remembered; the one not seen for longest is forgotten first.
+    After `longest_episode_rows` it ends in any case: what lasts that long is the new normal, and learners must see it.
+    At most `most_series` are kept; the one not seen for the longest time is dropped first.
 
     >>> watch = Watch()
     >>> [watch.look("rows per s", 100.0 + row % 5).abnormal for row in range(300)].count(True)
@@ -63,7 +63,7 @@ class Watch:
     def look(self, name: str, value: float, time_s: float | None = None) -> Verdict:
         """Judge the next sample of a series."""
         series = self._series.pop(name, None) or _Series(self._detector())
-        self._series[name] = series  # dictionaries keep the order of insertion: the first is the longest unseen
+        self._series[name] = series  # dictionaries keep insertion order: the first has been unseen for longest
         if len(self._series) > self._most_series:
             del self._series[next(iter(self._series))]
         score = series.detector.score(value, time_s)

@@ -1,4 +1,4 @@
-"""Bottlenecks of operators: metrics, bottleneck times, thresholds, levels, and what would help."""
+"""Bottlenecks of operators: metrics, bottleneck times, thresholds, levels, and remedies."""
 
 from tidegate.evaluate.bottleneck.diagnosis import LEAST_GAIN, Cause, Diagnosis, diagnose
 from tidegate.evaluate.bottleneck.levels import bottleneck_levels

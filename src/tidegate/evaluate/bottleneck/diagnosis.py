@@ -1,4 +1,4 @@
-"""Why an application is slow, and whether more tasks can help: if not, what would."""
+"""Why an application is slow, whether more tasks can help, and if not, what would."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tidegate.evaluate.bottleneck.scaling import Rescaling, row_gain_s
 from tidegate.evaluate.bottleneck.times import UNEVEN, BottleneckTime
 
 LEAST_GAIN = 0.15
-"""Share of a batch that another parallelism has to save; less is within what is seen between two runs."""
-_LEAST_ROW_GAIN = 0.1  # of what a row takes, its wait for the batch included
+"""Share of a batch that a new parallelism must save. Less is within the variation between two runs."""
+_LEAST_ROW_GAIN = 0.1  # share of a row's latency, including its wait for the batch
 _DOMINATES = 0.5
 _WAITS_FOR_TRIGGER = 3.0
 
 
 class Cause(StrEnum):
-    """What holds an application back."""
+    """What limits an application."""
 
     FEW_TASKS = "few-tasks"
     SMALL_TASKS = "small-tasks"
@@ -33,7 +33,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What holds an application back, in which operator, and a sentence with what would help."""
+    """What limits an application, in which operator, and a sentence about the remedy."""
 
     cause: Cause
     operator: str | None
@@ -41,7 +41,7 @@ class Diagnosis:
 
     @property
     def rescale(self) -> bool:
-        """Does another parallelism help?"""
+        """Does a different parallelism help?"""
         return self.cause in {Cause.FEW_TASKS, Cause.SMALL_TASKS}
 
 
@@ -55,8 +55,8 @@ def diagnose(
 ) -> Diagnosis:
     """Name the cause. `useless` are operators for which more tasks are known not to help, and why.
 
-    `suffices`: the rescaling alone would keep the objective. Where the driver holds most of a batch, nothing less is
-    worth a restart.
+    `suffices`: the rescaling alone would meet the objective. If the driver takes most of a batch, nothing less is worth
+    a restart.
     """
     driver = metrics.driver
     fixed_s = driver.planning_s + driver.offsets_s + driver.log_s

@@ -1,8 +1,8 @@
-"""Bandwidth of the links between operators, learned: a property of the link, not of the batch that crossed it.
+"""Learned bandwidth of the links between operators: a property of the link, not of a single batch.
 
-A batch that moved m bytes while its tasks waited w slot-seconds saw its link carry m / w bytes a second for each task.
-Waiting is noisy from above and from below: a fetch that overlaps with work hardly waits, a busy host waits for other
-reasons. So the estimate follows the samples slowly, and more readily upwards: a link that was seen to be fast can be.
+If a batch moved m bytes while its tasks waited w slot-seconds, its link carried m / w bytes per second per task. The
+waiting time is noisy in both directions: a fetch that overlaps with work hardly waits, and a busy host waits for other
+reasons. So the estimate follows the samples slowly, and faster upwards: a link that has been fast can be fast again.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from math import exp, log
 
 from tidegate.domain import BatchSample
 
-_FASTER, _SLOWER = 0.2, 0.04  # how far the estimate goes towards a sample, in logarithms
-_MOST = log(2.0)  # one sample counts for at most a factor of two
+_FASTER, _SLOWER = 0.2, 0.04  # how far the estimate moves towards a sample, in logarithms
+_MOST = log(2.0)  # one sample counts as at most a factor of two
 _LEAST_WAIT_S = 1e-4  # below the clock's resolution: nothing was measured
 
 
 @dataclass(slots=True)
 class Links:
-    """Bytes per second that a task gets through the links of its operator, by operator."""
+    """Bytes per second per task through the links of each operator."""
 
     incoming: dict[str, float] = field(default_factory=dict)
     outgoing: dict[str, float] = field(default_factory=dict)
 
 
 def learn_links(links: Links, batch: BatchSample) -> None:
-    """Take in what a batch moved and how long its tasks waited for it.
+    """Learn from what a batch moved and how long its tasks waited for it.
 
     >>> from tidegate.domain import OperatorSample
     >>> links = Links()

@@ -1,4 +1,4 @@
-"""Metrics of an application and its operators over an interval, added up from its batches."""
+"""Metrics of an application and its operators over an interval, aggregated from its batches."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidegate.evaluate.bottleneck.links import Links, learn_links
 
 @dataclass(frozen=True, slots=True)
 class OperatorMetrics:
-    """One operator over an interval; times, rows and bytes are those of a mean batch."""
+    """One operator over an interval. Times, rows and bytes are those of a mean batch."""
 
     name: str
     parallelism: int
@@ -23,9 +23,9 @@ class OperatorMetrics:
     """Slot-seconds that its tasks held."""
     cpu_s: float | None
     execute_latency_s: float
-    """From its first task's launch to its last task's end."""
+    """From the launch of its first task to the end of its last."""
     process_latency_s: float | None
-    """From a row's arrival until this operator is done with its batch; estimated from the stages that follow it."""
+    """From a row's arrival until this operator has finished its batch, estimated from the stages that follow."""
     capacity: float
     """Rows executed × service time ÷ (window × tasks): up to 0.2 is normal, near 1 overloaded."""
     communication_s: float
@@ -34,22 +34,22 @@ class OperatorMetrics:
     bytes_in: float | None
     bytes_out: float | None
     skew: float | None
-    """The longest task against the mean: 1 is even."""
+    """Longest task relative to the mean: 1 is even."""
     slowest_task: int | None
-    """The partition that most often took longest."""
+    """The partition that was slowest most often."""
     stateful: bool
     state_rows: int | None
     state_bytes: int | None
     state_commit_s: float | None
     in_bytes_per_s: float | None = None
-    """Bandwidth that a task gets through the incoming link, as learned; None where it never took time."""
+    """Learned bandwidth per task of the incoming link; None if it never took time."""
     out_bytes_per_s: float | None = None
     failed_tasks: float = 0.0
-    """Attempts that failed."""
+    """Failed attempts."""
 
     @property
     def service_s_per_row(self) -> float | None:
-        """Slot-seconds that a row holds."""
+        """Slot-seconds per row."""
         return self.busy_s / self.rows_in if self.rows_in else None
 
     @property
@@ -67,19 +67,19 @@ class ApplicationMetrics:
 
     name: str
     interval_s: float
-    """Of its trigger."""
+    """Its trigger interval."""
     window_s: float
     batches: int
     rows: float
-    """Acknowledged in a mean batch."""
+    """Rows acknowledged in a mean batch."""
     batch_s: float
     execute_latency_s: float
-    """A batch from the start of its first task to the end of its last."""
+    """From the start of the first task of a batch to the end of its last."""
     process_latency_s: float | None
-    """Median over rows, from arrival to acknowledgement; the mean batch's."""
+    """Median over rows from arrival to acknowledgement, for the mean batch."""
     process_latency_p99_s: float | None
     driver: DriverTimes
-    """Unexplained time outside of tasks counts as planning."""
+    """Unexplained time outside tasks counts as planning."""
     backlog_rows: int | None
     operators: tuple[OperatorMetrics, ...]
 
@@ -88,13 +88,13 @@ class ApplicationMetrics:
         return self.rows * self.batches / self.window_s
 
     def most_rows_per_s(self, slots: int) -> float:
-        """What its operators, one after the other, could take in the long run with these slots to themselves (B6)."""
+        """Rate that its operators, one after another, could sustain with these slots to themselves (B6)."""
         working_s = sum(operator.busy_s / max(1, min(operator.parallelism, slots)) for operator in self.operators)
         return self.rows / working_s if working_s > 0 else inf
 
     @property
     def failed_tasks(self) -> float:
-        """Attempts that failed in a mean batch."""
+        """Failed attempts in a mean batch."""
         return sum(operator.failed_tasks for operator in self.operators)
 
     @property
@@ -105,9 +105,9 @@ class ApplicationMetrics:
 def aggregate(
     sample: ApplicationSample, batches: Sequence[BatchSample], links: Links | None = None
 ) -> ApplicationMetrics | None:
-    """The metrics of warm batches with rows and known stages that ran the same operators; None without any.
+    """Metrics over the warm batches with rows and known stages that ran the same operators; None without any.
 
-    `links` are what is known of bandwidths from more than these batches; left out, they are learned from these.
+    `links` holds bandwidths learned from more than these batches. By default they are learned from these.
     """
     usable = [batch for batch in batches if batch.rows and batch.operators and not batch.warming]
     if not usable:
@@ -147,7 +147,7 @@ def aggregate(
 
 
 def held_slots(batches: Sequence[BatchSample]) -> float:
-    """Slots that the tasks of these batches held, on the average over their time."""
+    """Slots that the tasks of these batches held on average over their time."""
     if not batches:
         return 0.0
     return sum(batch.busy_s or 0.0 for batch in batches) / max(batches[-1].committed_s - batches[0].started_s, 1e-9)

@@ -2,9 +2,9 @@
 
     t(n) = max(W · share(n), ⌈n / slots⌉ · W / n) + ⌈n / slots⌉ · o
 
-W are the slot-seconds of its work, o those of starting a task, share(n) = h + (1 − h) / n the part of the rows in the
-fullest partition when a share h carries one key. The form is used for ratios only: what is predicted is the measured
-time × t(n) / t(now), so that waiting for slots that others hold is carried along.
+W is the work in slot-seconds, o the slot-seconds to start a task, and share(n) = h + (1 − h) / n the part of the rows
+in the fullest partition if a share h has the same key. Only ratios are used: the prediction is the measured time × t(n)
+/ t(now), so waiting for slots held by others is carried over.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from math import ceil
 from tidegate.evaluate.bottleneck.metrics import ApplicationMetrics, OperatorMetrics
 from tidegate.evaluate.bottleneck.times import largest_share
 
-_NEGLIGIBLE = 0.01  # of a batch: fewer tasks are preferred to a gain below this
-_WORTH_MENTION = 0.02  # of a batch: an operator that gains less stays as it is
+_NEGLIGIBLE = 0.01  # of a batch: below this gain fewer tasks are preferred
+_WORTH_MENTION = 0.02  # of a batch: an operator with a smaller gain stays as it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class StageScaling:
     measured_s: float
 
     def predict_s(self, tasks: int, slots: int) -> float:
-        """What the stage would take with this many tasks."""
+        """Predicted time of the stage with this many tasks."""
         now = self._model_s(self.parallelism, slots)
         return self.measured_s * self._model_s(tasks, slots) / now if now > 0 else self.measured_s
 
@@ -52,17 +52,17 @@ class StageScaling:
 
 @dataclass(frozen=True, slots=True)
 class Rescaling:
-    """Another parallelism for some operators of an application, and what a batch gains from it."""
+    """New parallelisms for some operators of an application, and the gain per batch."""
 
     before: dict[str, int]
     after: dict[str, int]
     execute_s: dict[str, float]
-    """Predicted execute latency of the operators that change."""
+    """Predicted execute latency of the changed operators."""
     gain_s: float
 
 
 def stage_scaling(operator: OperatorMetrics, task_overhead_s: float) -> StageScaling:
-    """What the metrics say of an operator's stage; a hot key shows only where there are several partitions."""
+    """The scaling of an operator's stage, from its metrics. A hot key shows only if there are several partitions."""
     tasks = operator.parallelism
     share = largest_share(operator)
     hot_share = max(0.0, (share - 1 / tasks) / (1 - 1 / tasks)) if tasks > 1 else 0.0
@@ -72,7 +72,7 @@ def stage_scaling(operator: OperatorMetrics, task_overhead_s: float) -> StageSca
 
 
 def row_gain_s(metrics: ApplicationMetrics, saved_s: float) -> float:
-    """What a row gains when a batch saves so much: its own batch is shorter, and it may wait less for it to start."""
+    """What a row gains if its batch saves this much: a shorter batch, and possibly a shorter wait for it to start."""
     after_s = max(0.0, metrics.batch_s - saved_s)
     return saved_s + (max(metrics.interval_s, metrics.batch_s) - max(metrics.interval_s, after_s))
 
@@ -87,13 +87,13 @@ def best_rescaling(
     least: int = 0,
     reach: int = 0,
 ) -> Rescaling:
-    """The fewest tasks, up to `most`, with which each operator is about as fast as it can be on the slots there are.
+    """The fewest tasks, up to `most`, with which each operator is about as fast as it can be on the current slots.
 
-    Stateful operators share one parallelism. `frozen` ones stay; `always` is served however little it gains, and gets
-    no fewer tasks than `least`, whatever that costs. No operator loses tasks that a pool of `reach` slots could use.
+    Stateful operators share one parallelism. `frozen` operators keep theirs. The operator `always` is rescaled however
+    little it gains, to at least `least` tasks. No operator loses tasks that a pool of `reach` slots could use.
     """
     smallest_s = min(operator.busy_s / operator.parallelism for operator in metrics.operators)
-    overhead_s = min(task_overhead_s, smallest_s)  # no task costs less to start than the smallest that was seen
+    overhead_s = min(task_overhead_s, smallest_s)  # starting a task cannot cost more than the smallest task took
     before, after, execute_s = {}, {}, {}
     gain_s = 0.0
     for group in _together(metrics):
@@ -117,7 +117,7 @@ def best_rescaling(
 
 
 def _together(metrics: ApplicationMetrics) -> list[list[OperatorMetrics]]:
-    """Operators that change together: all stateful ones, every other by itself."""
+    """Operators that change together: all stateful ones, and every other by itself."""
     stateful = [operator for operator in metrics.operators if operator.stateful]
     single = [[operator] for operator in metrics.operators if not operator.stateful]
     return [*single, stateful] if stateful else single

@@ -1,11 +1,11 @@
-"""Threshold identification (Me-Stream, section 3.1): a line through latency over time says what is usual.
+"""Threshold identification (Me-Stream, section 3.1): a line fitted to latency over time shows what is usual.
 
     f(t) = w·t + b,  w = Σ y·(x − x̄) / (Σ x² − (Σ x)²/m),  b = (1/m) Σ (y − w·x),  e = (1/m) Σ (f(x) − y)²
 
 A latency beyond the line is an *effective bottleneck value*; the largest in an interval is the *reference bottleneck*.
-When w, b and e stay what they are over several refits, the line is stable and looked at less often, until a
-latency leaves it. Time is counted from the middle of the fitted span, so that b is the mean and well determined.
-The fit is written out because its three numbers are what is watched, and a dozen points need no library.
+If w, b and e stay the same over several refits, the line is stable and is checked less often until a latency leaves it.
+Time is counted from the middle of the fitted span, so that b is the mean and well determined. The fit is written out
+because its three numbers are monitored, and a dozen points need no library.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from math import sqrt
 _LEAST_POINTS = 5
 _MOST_POINTS = 240
 _SIGMAS = 3.0  # noise on a steady latency stays below this many standard errors
-_TOLERANCE = 0.1  # of the mean latency: a line that moves less is the same line
+_TOLERANCE = 0.1  # of the mean latency: a line that moves less counts as unchanged
 _CALM_REFITS = 3
 
 
@@ -36,7 +36,7 @@ class Line:
 
 @dataclass(slots=True)
 class ThresholdModel:
-    """What is kept of one application's latency; it lives and ends with the application."""
+    """What is kept about one application's latency. It is dropped when the application ends."""
 
     points: list[tuple[float, float]] = field(default_factory=list)
     line: Line | None = None
@@ -51,7 +51,7 @@ class ThresholdModel:
 
 
 def fit_line(times_s: Sequence[float], latencies_s: Sequence[float]) -> Line:
-    """Least squares, by the sums of the paper.
+    """Least squares, by the paper's sums.
 
     >>> line = fit_line([10, 11, 12, 13], [1.0, 1.2, 1.4, 1.6])
     >>> round(line.w, 6), round(line.b, 6), round(line.at(20), 6)
@@ -69,7 +69,7 @@ def fit_line(times_s: Sequence[float], latencies_s: Sequence[float]) -> Line:
 
 
 def add_latency(model: ThresholdModel, time_s: float, latency_s: float, accuracy: float, interval_s: float) -> bool:
-    """Take in one latency; True where it exceeds the line beyond the accuracy asked for, which ends the calm."""
+    """Add one latency. True if it exceeds the line by more than the accuracy, which ends the calm."""
     exceeds = model.line is not None and _exceeds(model.line, time_s, latency_s, accuracy)
     model.points = [point for point in model.points if point[0] > time_s - 2 * interval_s][-_MOST_POINTS + 1 :]
     model.points.append((time_s, latency_s))
@@ -81,7 +81,7 @@ def add_latency(model: ThresholdModel, time_s: float, latency_s: float, accuracy
 
 
 def refit(model: ThresholdModel, now_s: float) -> None:
-    """Fit again, and judge whether the line is still the one it was."""
+    """Fit again, and check whether the line is unchanged."""
     model.refit_s = now_s
     if len(model.points) < _LEAST_POINTS:
         return
@@ -93,7 +93,7 @@ def refit(model: ThresholdModel, now_s: float) -> None:
 
 
 def reference_bottleneck_s(model: ThresholdModel, now_s: float, interval_s: float, recurrences: int) -> float | None:
-    """The largest effective value of the interval, where such values came often enough."""
+    """The largest effective value of the interval, if such values occurred often enough."""
     recent = [latency_s for time_s, latency_s in model.effective if time_s > now_s - interval_s]
     return max(recent) if len(recent) >= recurrences else None
 
@@ -108,7 +108,7 @@ def same_order(time_s: float, reference_s: float) -> bool:
 
 
 def _exceeds(line: Line, time_s: float, latency_s: float, accuracy: float) -> bool:
-    usual_s = max(line.at(time_s), line.b)  # a latency that falls is no bottleneck, whatever the line promised
+    usual_s = max(line.at(time_s), line.b)  # a falling latency is not a bottleneck, whatever the line predicted
     return latency_s - usual_s > max(accuracy * max(usual_s, 0.0), _SIGMAS * sqrt(line.e))
 
 

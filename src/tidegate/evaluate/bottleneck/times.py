@@ -1,11 +1,11 @@
 """Bottleneck times (Me-Stream, equations 1–3): how long an operator computes and how long it communicates.
 
-    T_calc = m(x) / p        m: slot-seconds of processing its rows ask for, p: slots that it gets
-    T_comm = bytes_in / l_in + bytes_out / l_out        l: bandwidth of its links, learned (`links.py`)
+    T_calc = m(x) / p        m: slot-seconds that its rows need, p: slots that it gets
+    T_comm = bytes_in / l_in + bytes_out / l_out        l: learned bandwidth of its links (`links.py`)
     T = max(T_calc, T_comm)
 
-Processing is what tasks did while they did not fetch or write shuffle data: the CPU time that Spark reports leaves out
-Python workers. The slowest instance counts: where one partition holds more rows, p slots do not share its work.
+Processing is the time in which tasks neither fetch nor write shuffle data. The CPU time that Spark reports leaves out
+Python workers. The slowest instance counts: if one partition holds more rows, p slots do not share its work.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tidegate.domain.python310 import StrEnum
 from tidegate.evaluate.bottleneck.metrics import ApplicationMetrics, OperatorMetrics
 
 UNEVEN = 1.5
-"""The longest task against the mean from which partitions count as skewed; below it is noise."""
+"""Longest task relative to the mean from which partitions count as skewed. Below it is noise."""
 
 
 class Kind(StrEnum):
@@ -55,7 +55,7 @@ def compute_time_s(demand_s: float, power: float) -> float:
 def communication_time_s(
     bytes_in: float, in_bytes_per_s: float | None, bytes_out: float, out_bytes_per_s: float | None
 ) -> float:
-    """T_comm = m / l_(i−1,i) + m / l_(i,i+1); a link that was never seen to take time takes none.
+    """T_comm = m / l_(i−1,i) + m / l_(i,i+1). A link that was never observed to take time takes none.
 
     >>> communication_time_s(1e6, 2e6, 3e6, 1e6)
     3.5
@@ -65,15 +65,15 @@ def communication_time_s(
 
 
 def bottleneck_time(operator: OperatorMetrics, slots: int) -> BottleneckTime:
-    """The bottleneck time of one operator on a pool of so many slots."""
+    """The bottleneck time of one operator on a pool of this many slots."""
     power = max(1, min(operator.parallelism, slots))
-    slowest = max(1.0, power * largest_share(operator))  # 1 where all of its slots finish together
+    slowest = max(1.0, power * largest_share(operator))  # 1 if all of its slots finish together
     compute_s = compute_time_s(operator.busy_s - operator.communication_s, power) * slowest
     return BottleneckTime(operator.name, compute_s, _communication_s(operator, power) * slowest)
 
 
 def worst_operator(metrics: ApplicationMetrics, slots: int) -> BottleneckTime:
-    """The operator that is served first: the one with the largest bottleneck time."""
+    """The operator with the largest bottleneck time. It is served first."""
     return max((bottleneck_time(operator, slots) for operator in metrics.operators), key=lambda time: time.time_s)
 
 
@@ -85,7 +85,7 @@ def largest_share(operator: OperatorMetrics) -> float:
 
 def _communication_s(operator: OperatorMetrics, power: int) -> float:
     if not operator.bytes_in and not operator.bytes_out:
-        return operator.communication_s / power  # bytes are not counted here: all that is known is the waiting
+        return operator.communication_s / power  # bytes are not counted here, so only the waiting time is known
     in_rate, out_rate = (
         None if rate is None else rate * power for rate in (operator.in_bytes_per_s, operator.out_bytes_per_s)
     )

@@ -1,4 +1,4 @@
-"""What comes next: forecasts for thousands of streams, learned one sample at a time."""
+"""Forecasts for thousands of streams, learned one sample at a time."""
 
 from tidegate.evaluate.forecast.arima import ArimaBank
 from tidegate.evaluate.forecast.arrivals import ArrivalForecaster, ArrivalPaths

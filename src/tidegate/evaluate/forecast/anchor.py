@@ -1,7 +1,7 @@
-"""One step ahead that is learned directly: members, a regression, their blend and its interval, for every stream.
+"""A forecast step that is learned directly: members, a regression, their blend and its interval, for every stream.
 
-A forecast for `ahead` steps is judged `ahead` samples later, so what was said waits in a ring of a little more than
-that length: the regression takes in outcomes a few at a time, and reads them there.
+A forecast for `ahead` steps is judged `ahead` samples later, so forecasts wait in a ring of a little more than that
+length. The regression learns from a few outcomes at a time and reads them there.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ SEASONS = 2
 _PER_SEASON = 4
 _SEASONAL = LAGS + len(PACES)
 FEATURES = _SEASONAL + _PER_SEASON * SEASONS
-"""All as differences from the last sample: lags, smoothed levels, seasonal levels then and now."""
+"""All are differences from the last sample: lags, smoothed levels, seasonal levels then and now."""
 
-# Columns of what was said; numbers are differences from the last sample then.
+# Columns of an issued forecast. Numbers are differences from the last sample at that time.
 _LAST = FEATURES  # always 0
 _TREND, _ARIMA, _REGRESSION = _LAST + 1, _LAST + 2, _LAST + 3
 _MEAN = _REGRESSION + 1
@@ -43,8 +43,8 @@ _MEMBERS = {
 MEMBERS = tuple(_MEMBERS)
 _COLUMN_OF_MEMBER = np.array(list(_MEMBERS.values()))
 _ALWAYS_SPEAKS = ((_COLUMN_OF_MEMBER < _SEASONAL) | (_COLUMN_OF_MEMBER >= FEATURES))[:, None]
-_MARGIN = 0.1  # of the range seen so far: forecasts stay within it
-_MOST_SOLVED = 64  # regressions a step
+_MARGIN = 0.1  # of the range so far: forecasts stay within it
+_MOST_SOLVED = 64  # regressions per step
 _YOUNG = 30  # outcomes before a forecast can be trusted
 
 
@@ -53,7 +53,7 @@ class Learned(NamedTuple):
 
     outcomes: Floats
     judged: Floats
-    """Outcomes per member."""
+    """Number of outcomes per member."""
     losses: Floats
     """Running squared errors, memories × members."""
     blend_loss: Floats
@@ -61,11 +61,11 @@ class Learned(NamedTuple):
     theta: Floats
     """Coefficients of the regression."""
     noise: Floats
-    """Mean squared error of the regression, outliers drawn in, and plain."""
+    """Mean squared error of the regression: with outliers reduced, and plain."""
     energy: Floats
     """Mean square of a feature."""
     waiting: Floats
-    """Samples since the regression last took in outcomes."""
+    """Samples since the regression last learned."""
 
 
 def learned_layout(coverage: float) -> Layout[Learned]:
@@ -84,12 +84,12 @@ def learned_layout(coverage: float) -> Layout[Learned]:
 
 
 class Said(NamedTuple):
-    """What an anchor keeps beside its columns; arrays over streams."""
+    """What an anchor keeps in addition to its columns. Arrays over streams."""
 
     said: Singles
-    """At each of the last samples: streams × ring × columns."""
+    """The forecasts issued at the last samples: streams × ring × columns."""
     base: Floats
-    """The last sample when that was said; NaN where nothing was."""
+    """The last sample at that time; NaN if no forecast was issued."""
     gram: Singles
     """Normal equations of the regression."""
     moment: Singles
@@ -105,20 +105,20 @@ def empty_said(streams: int, ahead: int) -> Said:
 
 
 def trusted(learned: Learned) -> Bools:
-    """Where the blend has beaten the last value lately, over enough outcomes."""
+    """Where the blend has recently beaten the last value, over enough outcomes."""
     found: Bools = (learned.outcomes >= _YOUNG) & (learned.blend_loss < learned.losses[-1, 0])
     return found
 
 
 def issued(anchor: Said, rows: Ints, sample: Ints) -> Floats:
-    """Mean, lower and upper (× streams) as said at that sample (numbered from 0); NaN where nothing was said."""
+    """Mean, lower and upper (× streams) as issued at that sample (numbered from 0); NaN if none was issued."""
     at = sample % anchor.base.shape[1]
     found: Floats = anchor.base[rows, at] + anchor.said[rows, at, _MEAN : _UPPER + 1].T
     return found
 
 
 def current_weights(anchor: Said, learned: Learned, rows: Ints, newest: Ints) -> Floats:
-    """How much each member counts in what was said last, members × streams."""
+    """The weight of each member in the latest forecast, members × streams."""
     guesses = anchor.said[rows, newest % anchor.base.shape[1]].T[_COLUMN_OF_MEMBER]
     return weigh(learned.losses, (guesses != 0.0) | _ALWAYS_SPEAKS)
 
@@ -127,7 +127,7 @@ def step(
     anchor: Said, learned: Learned, history: History, ring: Singles, rows: Ints, values: Floats, seasons: Ints,
     trend: Floats, arima: Floats, alpha: float,
 ) -> None:  # fmt: skip
-    """Learn from the new samples of these streams (NaN: missing), already in `history`, and forecast anew."""
+    """Learn from the new samples of these streams (NaN: missing), already in `history`, and forecast again."""
     size = anchor.base.shape[1]
     ahead = size - BATCH
     newest = history.age.astype(np.int64) - 1
@@ -148,9 +148,9 @@ def step(
 
 
 def _judge(learned: Learned, said: Floats, target: Floats, outcome: Bools, alpha: float, ahead: int) -> None:
-    """Keep the score of members, blend and interval, and what the regression will learn from."""
+    """Update the scores of members, blend and interval, and the regression's data."""
     everywhere = np.count_nonzero(outcome) == len(outcome)
-    if not everywhere:  # judge the others as if they had been right, and undo it
+    if not everywhere:  # judge the others as if they had been right, then undo it
         undo = Learned(*(column[..., ~outcome] for column in learned))
         target = np.where(outcome, target, 0.0)
     outcomes = learned.outcomes
@@ -175,10 +175,10 @@ def _judge(learned: Learned, said: Floats, target: Floats, outcome: Bools, alpha
 
 
 def _learn(anchor: Said, learned: Learned, rows: Ints, newest: Ints, ahead: int) -> None:
-    """Let the regression of those streams whose turn it is take in their latest outcomes."""
+    """Let the regressions whose turn it is learn from their latest outcomes."""
     waiting = learned.waiting
     waiting += 1.0
-    # Turns differ by stream, or banks that start together would do all of their work in the same step.
+    # Turns differ by stream. Otherwise streams that start together would do all of their work in the same step.
     batch = batch_size(learned.outcomes)
     due = ((((newest + rows) & (batch - 1)) == 0) & (learned.outcomes > 0)).nonzero()[0]
     if len(due) == 0:
@@ -198,7 +198,7 @@ def _learn(anchor: Said, learned: Learned, rows: Ints, newest: Ints, ahead: int)
 
 
 def _seasonal(ring: Singles, rows: Ints, newest: Ints, seasons: Ints, ahead: int) -> Floats | None:
-    """The seasonal levels at the step: naive and mean of the short, then of the long season; less the origin."""
+    """The seasonal levels at this step, minus the origin: naive and mean of the short season, then of the long one."""
     slot, at = seasons.nonzero()
     if len(at) == 0:
         return None
@@ -216,7 +216,7 @@ def _say(
     said = np.zeros((_COLUMNS, len(now)))
     said[:LAGS] = history.recent[1:] - now
     said[LAGS:_SEASONAL] = history.smooth - now
-    if seasonal is not None:  # 0 is "unknown"; the level for now is the one that was made for now, `ahead` samples ago
+    if seasonal is not None:  # 0 means unknown; the level for now was computed `ahead` samples ago
         then = seasonal + (history.origin - now)
         said[_SEASONAL:FEATURES:2] = np.where(np.isnan(then), 0.0, then)
         made = before[_SEASONAL:FEATURES:2]
@@ -233,7 +233,7 @@ def _say(
     mean = (weights * guesses).sum(axis=0)
     unit, least = reach(learned.interval), floor - now
     below, above = learned.interval[BELOW] * unit, learned.interval[ABOVE] * unit
-    known = learned.outcomes > 0  # else nothing is known of errors yet: the range seen so far
+    known = learned.outcomes > 0  # otherwise errors are unknown, so the range seen so far is used
     said[_MEAN], said[_UNIT] = mean, unit
     said[_LOWER] = np.where(known, np.maximum(mean - below, least), np.minimum(low - now, mean))
     said[_UPPER] = np.where(known, np.maximum(mean + above, least), np.maximum(high - now, mean))
@@ -241,7 +241,7 @@ def _say(
 
 
 def forget_season(anchor: Said, learned: Learned, place: int, stream: int, slot: int) -> None:
-    """A stream's season in this slot is another one: `place` is its place in the block, `stream` its row."""
+    """The season in this slot has changed. `place` is the stream's place in the block, `stream` its row."""
     its = slice(_SEASONAL + slot * _PER_SEASON, _SEASONAL + (slot + 1) * _PER_SEASON)
     anchor.gram[stream, its, :] = 0.0
     anchor.gram[stream, :, its] = 0.0

@@ -1,9 +1,9 @@
-"""Online ARIMA over a bank of streams: coefficients by recursive least squares at every sample, forecasts by iteration.
+"""Online ARIMA over a bank of streams: coefficients by recursive least squares at every sample, iterated forecasts.
 
     λ̂_τ = ε_τ + Σ_l (β_l λ_(τ−l) + θ_l ε_(τ−l)) on d-times differenced values (Q-Flink)
 
-The past errors ε are not observed; as in extended least squares (Ljung & Söderström 1983, ch. 3) the residuals after
-each update stand for them. Written by hand because it has to be done for thousands of streams within milliseconds:
+The past errors ε are not observed. As in extended least squares (Ljung & Söderström 1983, ch. 3), the residuals after
+each update stand in for them. Written by hand because it must handle thousands of streams within milliseconds:
 statsmodels fits one series at a time in batch, River one sample of one series at a time in Python.
 """
 
@@ -18,19 +18,19 @@ from tidegate.evaluate.forecast.forecaster import Forecast, samples
 from tidegate.evaluate.forecast.rows import Bools, Floats, Layout
 
 _RIDGE = 1.0
-"""Weight of the prior "all coefficients are 0", in samples of typical size; while nothing happens the past is forgotten
-no further than back to this prior."""
+"""Weight of the prior "all coefficients are 0", in samples of typical size. While nothing happens, the past is
+forgotten only back to this prior.
+"""
 _OUTLIER = 5.0
-"""Errors beyond this many root mean squares teach only as much as one at that distance (Huber)."""
+"""Errors beyond this many root mean squares teach only as much as an error at that distance (Huber)."""
 _OTHER_WORLD = 1e10
-"""A square this many times the typical one makes learning start anew: small values say nothing about such ones."""
+"""A square this many times the typical one restarts learning: small values say nothing about such large ones."""
 _NOTHING = 1e-200
-"""Energy below is rounding."""
+"""Energy below this is rounding error."""
 _MARGIN = 0.1
-"""How far a path may leave the range of all that was seen, as a share of that range: online coefficients can be
-unstable for a while."""
+"""How far a path may leave the range seen so far, as a share of it: online coefficients can be unstable."""
 _INVERTIBLE = 0.98
-"""Σ|θ| stays below it: beyond 1 errors could feed on themselves."""
+"""Upper bound of Σ|θ|: beyond 1 errors could amplify themselves."""
 _MEMORY = 0.995
 """Discount of running errors: the last 200 samples count."""
 _PACE = 0.02
@@ -40,11 +40,11 @@ Order = tuple[int, int, int]
 
 
 class Arima(NamedTuple):
-    """Columns: what is known of each stream."""
+    """Columns: the state of each stream."""
 
     seen: Floats
     coefficients: Floats
-    """β_1 … β_p, θ_1 … θ_q and, where nothing is differenced, a constant."""
+    """β_1 … β_p, θ_1 … θ_q and, without differencing, a constant."""
     regressors: Floats
     covariance: Floats
     prior: Floats
@@ -53,12 +53,12 @@ class Arima(NamedTuple):
     last: Floats
     """y, Δy of the last sample."""
     low: Floats
-    """Least sample so far."""
+    """Smallest sample so far."""
     high: Floats
     errors: Floats
-    """Discounted squares: ours, last value's."""
+    """Discounted squares: of this model, and of the last value as a forecast."""
     width: Floats
-    """Of the one-step interval, in root mean square errors."""
+    """Width of the one-step interval, in root mean square errors."""
 
 
 def arima_layout(order: Order) -> Layout[Arima]:
@@ -130,7 +130,7 @@ class ArimaBank:
         return self._layout.view(self._block).coefficients.T
 
     def observe(self, values: ArrayLike) -> None:
-        """One sample of every stream; where it is NaN the stream's own forecast stands in and nothing is learned."""
+        """One sample of every stream. For NaN the stream's own forecast stands in, and nothing is learned."""
         now = samples(values, self._streams)
         arima = self._layout.view(self._block)
         known = ~np.isnan(now) | (arima.seen > 0)
@@ -142,7 +142,7 @@ class ArimaBank:
             self._block[:, known] = block
 
     def forecast(self) -> Forecast:
-        """The path of the next `horizon` steps; a stream that was never seen is forecast as NaN."""
+        """The path of the next `horizon` steps; NaN for a stream without samples."""
         arima = self._layout.view(self._block)
         middle = np.stack(path(arima, self.order, self._horizon), axis=1)
         reach = error_reach(arima, self.order, self._horizon)
@@ -155,7 +155,7 @@ class ArimaBank:
 
 
 def learn(arima: Arima, values: Floats, order: Order, forgetting: float, alpha: float) -> None:
-    """Take the next sample; NaN is missing, and the first sample of a stream never is."""
+    """Learn the next sample. NaN means missing; the first sample of a stream is never missing."""
     p, d, q = order
     seen, last, prior, width = arima.seen, arima.last, arima.prior, arima.width
     theta, x, errors = arima.coefficients, arima.regressors, arima.errors
@@ -176,7 +176,7 @@ def learn(arima: Arima, values: Floats, order: Order, forgetting: float, alpha: 
     missed = np.abs(error) > width * np.sqrt(errors[0])
     width *= np.exp((_PACE * (learnt & known)) * (missed - alpha))
     np.minimum(np.maximum(width, 0.1), 20.0, out=width)
-    # The first samples count alike, later ones are discounted.
+    # The first samples have equal weight, later ones are discounted.
     pace = learnt * np.maximum(1.0 - _MEMORY, 1.0 / np.maximum(seen - (d - 1), 1.0))
     errors[0] += pace * (error * error - errors[0])
     errors[1] += pace * (first * first - errors[1])
@@ -211,13 +211,13 @@ def learn(arima: Arima, values: Floats, order: Order, forgetting: float, alpha: 
 
 
 def _update(arima: Arima, w: Floats, error: Floats, updating: Bools, forgetting: float, p: int, q: int) -> Floats:
-    """One step of recursive least squares where `updating`; the error that is left after it."""
+    """One step of recursive least squares where `updating`. Returns the error that remains after it."""
     theta, x, covariance = arima.coefficients, arima.regressors, arima.covariance
     gain = (covariance * x).sum(axis=1)
     scale = updating / (forgetting + (gain * x).sum(axis=0))
     trace = np.einsum("iin->n", covariance[: p + q, : p + q])
     grow = np.where(updating & (trace < arima.prior * (p + q)), 1.0 / forgetting, 1.0)
-    # The outer product first: it is symmetric to the last digit, and rounding would make halves drift apart.
+    # The outer product comes first: it is exactly symmetric, and rounding would make the halves drift apart.
     covariance -= gain[:, None] * gain * scale
     covariance *= grow
     theta += gain * (scale * error)
@@ -239,7 +239,7 @@ def path(arima: Arima, order: Order, steps: int) -> list[Floats]:
         return [level] * steps
     some_young = np.count_nonzero(young) > 0
     theta, x = [*arima.coefficients], [*arima.regressors]
-    # A difference larger than all it is predicted from comes from coefficients that are unstable just now.
+    # A difference larger than all its regressors comes from temporarily unstable coefficients.
     largest = np.abs(arima.regressors[: p + q]).max(axis=0) if d > 0 else np.full(len(now), np.inf)
     nothing = np.zeros(len(now))
     found = []
@@ -259,7 +259,7 @@ def path(arima: Arima, order: Order, steps: int) -> list[Floats]:
 
 
 def error_reach(arima: Arima, order: Order, steps: int) -> Floats:
-    """Half the width of the interval at each step: the squared weights ψ of past errors add up to its variance."""
+    """Half the width of the interval at each step: its variance is the sum of the squared weights ψ of past errors."""
     p, d, q = order
     theta = arima.coefficients
     impulses = [np.ones(theta.shape[1])]

@@ -1,11 +1,11 @@
-"""What will arrive at every application in the next hour, from the rows that have ever arrived at it.
+"""Forecasts the arrivals of every application for the next hour, from the total of rows that have arrived at it.
 
-Two banks see the same arrivals: buckets of 5 s for the next two minutes, buckets of a minute for the next hour, with a
-day as their likely season; a profile by hour of the week stands beside the second. The path goes from one to the other
-between one and two minutes ahead. Where a bank is not trusted, the recent level with a trend that dies out takes its
-place, in a band as wide as recent changes let it be. Of very many applications only some are followed in buckets of 5 s
-(sums over classes, say); of the others the recent level is told instead. Nothing here looks at a clock or draws a
-number.
+Two banks see the same arrivals: buckets of 5 s for the next two minutes, and buckets of a minute for the next hour,
+with a day as their likely season. A profile by hour of the week supplements the second. The path changes from one to
+the other between one and two minutes ahead. If a bank is not trusted, the recent level with a damped trend takes its
+place, in a band as wide as recent changes suggest. If there are very many applications, only some streams (for example
+sums over classes) have buckets of 5 s; for the others the recent level is passed in. Nothing here uses a clock or
+random numbers.
 """
 
 from __future__ import annotations
@@ -29,35 +29,35 @@ DAY = 1440
 _FINE_HISTORY, _COARSE_HISTORY = 1024, 2048
 _FINE_ANCHORS, _COARSE_ANCHORS = (6,), (10,)
 _FADE_FROM_S, _FADE_TO_S = 60.0, 120.0
-"""Between them the fine forecast gives way to the coarse one."""
+"""Between these times the fine forecast gives way to the coarse one."""
 _GAUSSIAN_90 = 1.645
 _STALE_BUCKETS = 6
-"""A bank that has had no sample for longer has nothing to say of the present."""
+"""A bank without a sample for longer than this says nothing about the present."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recent:
-    """What is known of the present without any bank, by application."""
+    """What is known about the present without a bank, by application."""
 
     rows_per_s: Floats
     deviation: Floats
-    """Of a rate counted over a fine bucket."""
+    """Standard deviation of a rate counted over a fine bucket."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArrivalPaths:
-    """Rows per second over the steps ahead; arrays are applications × steps. NaN where nothing was ever seen."""
+    """Rows per second over the steps ahead. Arrays are applications × steps; NaN without any samples."""
 
     mean: Floats
     lower: Floats
-    """`lower` to `upper` is meant to hold the rate of a bucket nine times in ten."""
+    """`lower` to `upper` should contain the rate of a bucket nine times in ten."""
     upper: Floats
     trusted: Bools
-    """False where the recent level stands in for a forecast that is young or has not beaten it."""
+    """False if the recent level stands in for a forecast that is young or has not beaten it."""
 
 
 class ArrivalForecaster:
-    """Told the rows that ever arrived at each application, at every control step.
+    """Receives, at every control step, the total of rows that have arrived at each application.
 
     >>> arrivals = ArrivalForecaster()
     >>> for second in range(600):
@@ -80,13 +80,13 @@ class ArrivalForecaster:
         self._names: tuple[str, ...] = ()
         self._told: Ints = np.zeros(0, dtype=np.int64)
         self._near: Ints = self._told
-        """Of these, the ones that are followed in fine buckets: the last ones, or all."""
+        """Those with fine buckets: the last ones, or all."""
         self._now_s = float("-inf")
 
     def tell(self, now_s: float, names: Sequence[str], arrived_rows: ArrayLike, near_from: int = 0) -> None:
-        """Rows that have ever arrived at each application; NaN where that is not known. Totals may start anew.
+        """Total rows that have arrived at each application; NaN if unknown. Totals may restart from zero.
 
-        Applications before the place `near_from` are followed in coarse buckets alone.
+        Applications before the index `near_from` have coarse buckets only.
         """
         totals = np.asarray(arrived_rows, dtype=np.float64)
         if totals.shape != (len(names),):
@@ -108,8 +108,9 @@ class ArrivalForecaster:
     def path(
         self, applications: ArrayLike, horizon_s: float, step_s: float, recent: Recent | None = None
     ) -> ArrivalPaths:
-        """What is expected in each step of `step_s` until `horizon_s`, of the applications at these places of the names
-        told last. Beyond an hour the last expectation stands. `recent` stands in where fine buckets know nothing.
+        """Expected arrivals in each step of `step_s` until `horizon_s`, for these indices of the names passed last.
+
+        Beyond an hour the last value is repeated. `recent` stands in where there are no fine buckets.
         """
         rows = self._told[np.asarray(applications, dtype=np.int64)]
         ahead_s: Floats = np.asarray((np.arange(max(1, round(horizon_s / step_s))) + 0.5) * step_s, dtype=np.float64)
@@ -127,15 +128,16 @@ class ArrivalForecaster:
         return ArrivalPaths(mixed[0], mixed[1], mixed[2], trusted)
 
     def recent(self, application: int, lasts_s: float) -> Floats:
-        """Rows per second in the last fine buckets of the application at this place, oldest first; fewer where fewer
-        are known, none where it is not followed in fine buckets.
+        """Rows per second in the last fine buckets of the application at this index, oldest first.
+
+        There are fewer if fewer are known, and none if it has no fine buckets.
         """
-        if application >= len(self._told):  # stand-ins that know the future are told nothing
+        if application >= len(self._told):  # substitutes that know the future receive no totals
             return np.zeros(0)
         return self._fine.recent(int(self._told[application]), round(lasts_s / FINE_S))
 
     def state(self) -> State:
-        """All that is known, as arrays by name."""
+        """Everything known, as arrays by name."""
         known: State = {
             "names": np.array(list(self._slots), dtype=np.str_),
             "told": self._told.copy(),
@@ -150,7 +152,7 @@ class ArrivalForecaster:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> ArrivalForecaster:
-        """The forecaster that `state` was taken of: it goes on as if nothing had happened."""
+        """The forecaster that `state` was taken from. It continues as if uninterrupted."""
         now_s, forget_after_s = state["times_s"].tolist()
         found = cls(forget_after_s)
         found._now_s = now_s
@@ -171,7 +173,7 @@ class ArrivalForecaster:
         return ("fine", self._fine, self._fine_buckets), ("coarse", self._coarse, self._coarse_buckets)
 
     def _meet(self, names: Sequence[str]) -> None:
-        """Other applications than last time: make room for new ones, and forget those that were gone for long."""
+        """The applications have changed: make room for new ones, and drop those that have been gone for long."""
         if len(set(names)) < len(names):
             raise ValueError("an application is named twice: tell the total of each once")
         here = set(names)
@@ -190,8 +192,8 @@ class ArrivalForecaster:
             self._slots = {left[slot]: place for place, slot in enumerate(stay.tolist())}
         new = [name for name in names if name not in self._slots]
         if new:
-            # A hash of the name says where in time its buckets end, so that no step has to close those of all. Coarse
-            # ones end in one second of five: a bank takes in hundreds of streams nearly as quickly as a few.
+            # A hash of the name determines when its buckets end, so that no step has to close all of them. Coarse ones
+            # end in one second of five: a bank processes hundreds of streams nearly as quickly as a few.
             phase = np.array([crc32(name.encode()) / 2**32 for name in new])
             for _, bank, buckets in self._parts():
                 bank.add(len(new))
@@ -204,7 +206,7 @@ class ArrivalForecaster:
         self._told = self._near = np.array([self._slots[name] for name in names], dtype=np.int64)
 
     def _count_hours(self, closed: Closed) -> None:
-        """Keep the profile of the week, and note what bank and guide say of an hour that begins."""
+        """Update the profile of the week, and record what bank and guide predict for an hour that begins."""
         block = np.ascontiguousarray(self._week[closed.streams].T)
         week = WEEK.view(block)
         turned = count(week, closed.end_s, COARSE_S, closed.rate)
@@ -217,12 +219,13 @@ class ArrivalForecaster:
         self._week[closed.streams] = block.T
 
     def _expected(self, bank: SelectingBank, buckets: Buckets, rows: Ints, ahead_s: Floats) -> tuple[Floats, Bools]:
-        """Mean, lower and upper edge (× applications × steps) as one bank expects them, with its simple stand-in where
-        it is not trusted; and where it is.
+        """Mean, lower and upper edge (× applications × steps) according to one bank, and whether it is trusted.
+
+        Where it is not trusted, its simple substitute is used.
         """
         length_s = buckets.length_s
-        late_s = np.fmax(buckets.since_edge_s(self._now_s, rows), 0.0)  # never counted: NaN in the end
-        # The k-th bucket ahead has its middle at (k − 1/2) lengths after the last edge.
+        late_s = np.fmax(buckets.since_edge_s(self._now_s, rows), 0.0)  # NaN at the end if never counted
+        # The middle of the k-th bucket ahead is (k − 1/2) lengths after the last edge.
         position = (late_s[:, None] + ahead_s) / length_s + 0.5
         steps = np.minimum(position, bank.horizon)
         simple, deviation = bank.simple(np.concatenate([np.zeros((len(rows), 1)), steps], axis=1), rows)
@@ -233,7 +236,7 @@ class ArrivalForecaster:
         if bank is self._coarse:
             path = self._guided(rows, late_s, ahead_s, known[0, :, 0], path)
         simple = simple[:, 1:]
-        # A rate counted over a bucket is uncertain by √(rate ÷ length) (Poisson) even where it has not changed yet.
+        # A rate counted over a bucket is uncertain by √(rate ÷ length) (Poisson), even if it has not changed yet.
         noise = np.maximum(deviation[:, None], np.sqrt(np.maximum(simple, 1.0 / length_s) / length_s))
         half = _GAUSSIAN_90 * noise * np.sqrt(steps)
         fresh = late_s <= _STALE_BUCKETS * length_s
@@ -247,7 +250,7 @@ class ArrivalForecaster:
         return path, np.broadcast_to(trusted[:, None], simple.shape)
 
     def _guided(self, rows: Ints, late_s: Floats, ahead_s: Floats, now: Floats, path: Floats) -> Floats:
-        """The path moved towards what this hour of the week usually brings, as far as that has proved right."""
+        """The path, moved towards the usual value of this hour of the week as far as that has proved right."""
         week = WEEK.view(self._week[rows].T)
         weight = belief(week)[:, None]
         if not weight.any():
@@ -259,7 +262,7 @@ class ArrivalForecaster:
 
 
 def _level(recent: Recent, ahead_s: Floats) -> Floats:
-    """Mean, lower and upper edge where the recent level is all that is known: the further ahead, the wider."""
+    """Mean, lower and upper edge if only the recent level is known. The interval widens with the distance."""
     mean, noise = recent.rows_per_s[:, None], recent.deviation[:, None]
     half = _GAUSSIAN_90 * noise * np.sqrt(ahead_s / FINE_S + 0.5)
     return np.stack([mean + 0.0 * half, np.maximum(mean - half, 0.0), mean + half])
@@ -272,9 +275,9 @@ def _observe(bank: SelectingBank, closed: Closed) -> None:
 
 
 def _interpolated(knots: Floats, position: Floats) -> Floats:
-    """Row by row between the last axis of `knots`; beyond the last one it stays."""
+    """Interpolates row by row along the last axis of `knots`. Beyond the last knot the value is constant."""
     last = knots.shape[-1] - 1
-    inside = np.minimum(np.fmax(position, 0.0), float(last))  # a stream that was never heard has no place
+    inside = np.minimum(np.fmax(position, 0.0), float(last))  # a stream without samples has no position
     first = np.minimum(inside.astype(np.int64), last - 1)
     share, rows = inside - first, np.arange(len(position))[:, None]
     before = knots[:, rows, first]

@@ -1,4 +1,4 @@
-"""Rows that ever arrived, told at odd times, become rates in buckets of equal length, each stream on its own phase."""
+"""Turns totals of arrived rows, reported at irregular times, into rates in buckets of equal length."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ import numpy as np
 from tidegate.evaluate.forecast.rows import Array, Bools, Floats, Ints, Layout
 
 LONGEST_GAP = 4
-"""Buckets: where totals are further apart, what arrived in each bucket between them is not known."""
+"""In buckets. If totals are further apart, the arrivals in each bucket between them are unknown."""
 
 
 class Counts(NamedTuple):
     """Columns."""
 
     time_s: Floats
-    """When the total was last told; NaN before."""
+    """When the total was last reported; NaN before the first."""
     total: Floats
     edge_s: Floats
-    """Where the bucket that is being filled began."""
+    """Start of the current bucket."""
     edge_total: Floats
-    """The total then; NaN where it is not known."""
+    """The total at that time; NaN if unknown."""
 
 
 COUNTS = Layout(Counts, time_s=np.nan, total=np.nan, edge_s=np.nan, edge_total=np.nan)
 
 
 class Closed(NamedTuple):
-    """Buckets that a new total has closed, in the order of time; each for some of the streams."""
+    """Buckets that a new total has closed, in order of time, each for some of the streams."""
 
     streams: Ints
     rate: Floats
-    """Rows per second; NaN where it is not known."""
+    """Rows per second; NaN if unknown."""
     skipped: Ints
-    """Buckets that passed unknown before this one."""
+    """Unknown buckets that passed before this one."""
     end_s: Floats
 
 
 class Buckets:
-    """Counts of `length_s` seconds for a number of streams; what it knows is one table.
+    """Counts in buckets of `length_s` seconds, with a phase for each stream. Its state is one table.
 
     >>> buckets = Buckets(length_s=5.0)
     >>> buckets.add(np.array([0.0]))
@@ -56,10 +56,10 @@ class Buckets:
         """Columns × streams."""
         self.phase_s = np.zeros(0)
         self._watched: tuple[Ints, float] | None = None
-        """The streams told last, and when the first of their buckets ends."""
+        """The streams reported last, and when the first of their buckets ends."""
 
     def add(self, phase_s: Floats) -> None:
-        """New streams, by where in time their buckets end."""
+        """Add streams, each with the phase at which its buckets end."""
         self.table = np.concatenate([self.table, COUNTS.empty(len(phase_s)).T], axis=1)
         self.phase_s = np.concatenate([self.phase_s, phase_s % self.length_s])
         self._watched = None
@@ -79,7 +79,7 @@ class Buckets:
         return now_s - COUNTS.view(self.table).edge_s[streams]
 
     def tell(self, now_s: float, streams: Ints, totals: Floats) -> list[Closed]:
-        """Totals of these streams at `now_s`; where one is NaN, or time has not moved on, nothing happens."""
+        """Totals of these streams at `now_s`. Nothing happens for a NaN, or if time has not advanced."""
         ends_none = self._watched is not None and self._watched[0] is streams and now_s < self._watched[1]
         if ends_none and len(streams) == 1 and self._note(now_s, int(streams[0]), totals.item(0)):
             return []
@@ -87,7 +87,7 @@ class Buckets:
         if np.count_nonzero(told) < len(told):
             streams, totals = streams[told], totals[told]
         if ends_none:
-            # Most steps end no bucket: where no count began anew either, the newest totals are all there is to note.
+            # Most steps end no bucket. If no count was restarted either, only the newest totals have to be stored.
             time_s, total = self.table[0], self.table[1]
             if (totals >= total[streams]).all() and (now_s > time_s[streams]).all():
                 time_s[streams], total[streams] = now_s, totals
@@ -98,7 +98,7 @@ class Buckets:
         return found
 
     def _note(self, now_s: float, stream: int, total: float) -> bool:
-        """Note the newest total of a stream by itself; False where its count began anew, or time stands still."""
+        """Store the newest total of a single stream. False if its count was restarted, or time has not advanced."""
         if total >= self.table.item(1, stream) and now_s > self.table.item(0, stream):
             self.table[:2, stream] = now_s, total
             return True
@@ -113,15 +113,15 @@ class Buckets:
         length, phase = self.length_s, self.phase_s[streams]
         edge = phase + np.floor((now_s - phase) / length) * length
         new = np.isnan(counts.time_s)
-        counts.edge_s[new] = edge[new]  # its first bucket began before it was seen: it stays unknown
-        # A source that was started anew counts from zero again: what is known of the present bucket is lost.
+        counts.edge_s[new] = edge[new]  # its first bucket began before it was seen, so it stays unknown
+        # A restarted source counts from zero again: what is known of the current bucket is lost.
         unknown = new | (totals < counts.total) | (now_s - counts.time_s > LONGEST_GAP * length)
         counts.edge_total[unknown] = np.where(edge == now_s, totals, np.nan)[unknown]
         passed = np.rint((edge - counts.edge_s) / length).astype(np.int64)
         found = []
         slope = (totals - counts.total) / (now_s - counts.time_s)
         lost = unknown & (passed > 0)
-        if np.count_nonzero(lost):  # all of them in one go, the last as a missing sample
+        if np.count_nonzero(lost):  # all of them at once, the last as a missing sample
             found.append(Closed(streams[lost], np.full(lost.sum(), np.nan), passed[lost] - 1, edge[lost]))
             passed = np.where(lost, 0, passed)
             counts.edge_s[lost] = edge[lost]

@@ -1,4 +1,4 @@
-"""A walk as a picture: what came, what was forecast for it, and the interval."""
+"""Plots a walk: the samples, their forecasts, and the interval."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LAST_ROWS = 600
 
 
 def draw_walk(walk: Walk, warmup: int, path: Path, title: str = "") -> Path:
-    """The last rows, and beyond them the forecasts that nothing has answered yet."""
+    """The last rows, and beyond them the forecasts without an outcome yet."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

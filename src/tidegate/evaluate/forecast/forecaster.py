@@ -1,4 +1,4 @@
-"""The port: a forecaster over a bank of streams, learning from one sample of each at a time."""
+"""The port: a forecaster over a bank of streams that learns from one sample of each at a time."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from tidegate.evaluate.forecast.rows import Bools, Floats
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What is expected of every stream at 1 … `horizon` steps ahead; arrays are streams × steps."""
+    """The forecast of every stream at 1 … `horizon` steps ahead. Arrays are streams × steps."""
 
     mean: Floats
     lower: Floats
-    """`lower` to `upper` is meant to hold the sample with the bank's `coverage` (0.9 unless asked otherwise)."""
+    """`lower` to `upper` should contain the sample with the bank's `coverage` (0.9 by default)."""
     upper: Floats
     trusted: Bools
-    """Per stream: False where the forecast does not beat the last value, or is too young; react there instead."""
+    """Per stream. False if the forecast does not beat the last value, or is too young: react instead."""
 
     def gated(self, reactive: Floats) -> Floats:
-        """The mean where it is trusted, and elsewhere the reactive answer: what each stream has now, at every step.
+        """The mean where it is trusted, otherwise the reactive answer: each stream's current value at every step.
 
         >>> known = Forecast(np.array([[5.0], [5.0]]), np.zeros((2, 1)), np.ones((2, 1)), np.array([True, False]))
         >>> known.gated(np.array([1.0, 2.0])).tolist()
@@ -34,9 +34,9 @@ class Forecast:
 
 @runtime_checkable
 class Forecaster(Protocol):
-    """Sees one sample of every stream at each step, and says what it expects next; its state is plain arrays.
+    """Receives one sample of every stream at each step, and forecasts the next ones. Its state is plain arrays.
 
-    A single stream is a bank of one. Forecasts depend on what has been observed and on nothing else.
+    A single stream is a bank of one. Forecasts depend only on the observed samples.
     """
 
     @property
@@ -46,20 +46,20 @@ class Forecaster(Protocol):
     def horizon(self) -> int: ...
 
     def observe(self, values: ArrayLike) -> None:
-        """Take the next sample of every stream; NaN is a sample that is missing."""
+        """Learn the next sample of every stream; NaN means missing."""
         ...
 
     def forecast(self) -> Forecast:
-        """The next `horizon` steps of every stream, from what has been observed so far."""
+        """The next `horizon` steps of every stream, from the samples so far."""
         ...
 
 
 LARGEST = 1e15
-"""Larger samples count as this: their squares have to fit single precision."""
+"""Larger samples are clipped to this: their squares must fit single precision."""
 
 
 def samples(values: ArrayLike, streams: int) -> Floats:
-    """One sample per stream; infinite ones are as good as missing."""
+    """One sample per stream. Infinite ones count as missing."""
     array = np.array(values, dtype=np.float64)
     if array.shape != (streams,):
         raise ValueError(f"one sample for each of the {streams} streams is needed, not an array of shape {array.shape}")

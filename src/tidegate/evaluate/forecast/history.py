@@ -10,11 +10,11 @@ from tidegate.evaluate.forecast.rows import Floats, Ints, Layout, Singles
 
 LAGS = 5
 PACES = (0.3, 0.1, 0.02, 0.002)
-"""Of the exponentially smoothed levels: half-lives of 2, 7, 34 and 346 samples."""
+"""Paces of the exponentially smoothed levels: half-lives of 2, 7, 34 and 346 samples."""
 _PACES = np.array(PACES)[:, None]
 _CYCLES = 4
-_FADE = 0.7  # weight of a season against the one after it
-_WIDE = 100  # seasonal means take in a hundredth of a season to either side …
+_FADE = 0.7  # weight of a season relative to the following one
+_WIDE = 100  # seasonal means cover a hundredth of a season on either side …
 _POINTS = np.array([-2, -1, 0, 1, 2])  # … at five points of that window
 _WEIGHTS = _FADE ** np.arange(_CYCLES)[:, None]
 
@@ -23,14 +23,14 @@ class History(NamedTuple):
     """Columns; a stream's samples are numbered from 0."""
 
     age: Floats
-    """Samples so far; 0 before the first one that is not missing."""
+    """Samples so far; 0 before the first that is not missing."""
     origin: Floats
-    """First sample of each stream: the ring holds differences from it, so that single precision is enough."""
+    """First sample of each stream. The ring holds differences from it, so that single precision is enough."""
     recent: Floats
     """The last sample and the `LAGS` before it, newest first."""
     smooth: Floats
     low: Floats
-    """Least sample so far."""
+    """Smallest sample so far."""
     high: Floats
 
 
@@ -46,7 +46,7 @@ HISTORY = Layout(
 
 
 def remember(history: History, ring: Singles, rows: Ints, values: Floats, expected: Floats) -> None:
-    """Take the next sample of the streams `rows`; what was expected, else the last one, stands in for a missing one."""
+    """Add the next sample of the streams `rows`. A missing one is replaced by the expected value or the last sample."""
     recent = history.recent
     first = history.age == 0
     if np.count_nonzero(first):
@@ -68,10 +68,10 @@ def remember(history: History, ring: Singles, rows: Ints, values: Floats, expect
 
 
 def seasonal_levels(ring: Singles, rows: Ints, newest: Ints, seasons: Ints, ahead: int) -> tuple[Floats, Floats]:
-    """What was there at the phase of `ahead` samples from now: one season before, and on the mean around it over the
-    last `_CYCLES` seasons, recent ones weighing more. Less the origin; NaN where nothing is remembered.
+    """Past levels at the phase of `ahead` samples from now, minus the origin; NaN if not remembered.
 
-    `rows`, the number of the newest sample and a season go together.
+    The first is the level one season before. The second is the mean around that phase over the last `_CYCLES` seasons,
+    with more weight on recent ones. `rows`, the number of the newest sample and a season go together.
     """
     size = ring.shape[1]
     oldest = np.maximum(newest + 1 - size, 0)
@@ -92,7 +92,7 @@ def seasonal_levels(ring: Singles, rows: Ints, newest: Ints, seasons: Ints, ahea
 
 
 def unrolled(ring: Singles, origin: float, age: int, stream: int) -> Floats:
-    """The samples that are remembered of one stream, oldest first."""
+    """The remembered samples of one stream, oldest first."""
     size = ring.shape[1]
     at = np.arange(max(0, age - size), age) & (size - 1)
     return np.asarray(ring[stream, at] + np.float64(origin), dtype=np.float64)

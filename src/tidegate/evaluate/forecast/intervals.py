@@ -1,9 +1,9 @@
-"""Intervals that hold what they promise: adaptive conformal inference over scaled errors, both tails on their own.
+"""Calibrated intervals: adaptive conformal inference over scaled errors, each tail by itself.
 
-The bounds are quantiles of past errors in units of a running error size, so that they widen when a stream gets rough.
-Each quantile is followed online, up by a step when it was exceeded, down a little when not, towards a share of α_t ÷ 2.
-α_t itself is steered by all misses, α_(t+1) = α_t + γ (α − miss_t) (Gibbs & Candès 2021), so that the long-run share of
-misses is α whatever the distribution, also where one tail cannot be missed (a floor at 0).
+The bounds are quantiles of past errors in units of a running error size, so they widen when a stream gets rough. Each
+quantile is tracked online, one step up when it was exceeded and a little down otherwise, towards a share of α_t ÷ 2.
+α_t itself is adjusted by all misses, α_(t+1) = α_t + γ (α − miss_t) (Gibbs & Candès 2021), so that the long-run share
+of misses is α whatever the distribution, even if one tail cannot be missed (a floor at 0).
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ import numpy as np
 from tidegate.evaluate.forecast.rows import Floats
 
 BELOW, ABOVE, QUICK, SLOW, MISSES = range(5)
-"""What is kept of a stream: two quantiles, two running error sizes, α_t."""
+"""The state of a stream: two quantiles, two running error sizes, and α_t."""
 _STEP = 0.1
 _STEER = 0.002
 _QUICK, _SLOW = 0.97, 0.998
 
 
 def first_interval(coverage: float) -> Floats:
-    # Near the Gaussian's 1.645 ÷ 0.8 mean absolute errors, for 90 %.
+    # Close to the Gaussian's 1.645 ÷ 0.8 mean absolute errors, for 90 %.
     return np.array([3.0, 3.0, 0.0, 0.0, 1 - coverage])
 
 
 def reach(state: Floats) -> Floats:
-    """The error size that quantiles are counted in."""
+    """The error size that serves as the unit of the quantiles."""
     return np.asarray(0.5 * (state[QUICK] + state[SLOW]))
 
 
@@ -33,10 +33,11 @@ def calibrate(
     state: Floats, value: Floats, mean: Floats, lower: Floats, upper: Floats, unit: Floats, alpha: float, ahead: int,
     outcomes: Floats,
 ) -> None:  # fmt: skip
-    """Learn (in `state`, columns × streams) from what came of intervals issued `ahead` samples ago in units of `unit`.
+    """Learn (in `state`, columns × streams) from intervals issued `ahead` samples ago in units of `unit`.
 
-    Misses are counted against the bounds as issued: their share then differs from its target by no more than log(last ÷
-    first quantile) ÷ (samples × step), whatever comes. Far ahead misses come in long runs, so steps are smaller there.
+    Misses are counted against the bounds as issued. Their share then differs from its target by at most log(last ÷
+    first quantile) ÷ (samples × step), whatever happens. Far ahead, misses come in long runs, so steps are smaller
+    there.
     """
     calm = 1.0 / (1.0 + (ahead - 1) / 12.0)
     sized = unit > 0.0

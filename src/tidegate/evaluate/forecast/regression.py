@@ -1,13 +1,13 @@
-"""A ridge regression that learns one sample at a time and forgets slowly, straight for the step that is asked for.
+"""A ridge regression that learns one sample at a time, forgets slowly, and predicts the requested step directly.
 
 With features x_t that are differences from the last sample y_t,
 
     θ = argmin Σ_i λ^(t−i) w_i (y_(i+h) − y_i − θ·x_i)² + ridge ‖θ‖²
 
-the weights w of Huber's loss. The normal equations are kept and solved anew rather than carried as an inverse
-(recursive least squares): the ridge stays in force however long nothing happens, and rounding does not add up, so that
-single precision is enough. One more sample in hundreds changes little, so outcomes are taken in a few at a time. Step h
-is predicted directly: nothing is iterated, so errors do not feed on themselves.
+with the weights w of Huber's loss. The normal equations are stored and solved again, instead of updating an inverse
+(recursive least squares): the ridge stays in force however long nothing happens, and rounding errors do not accumulate,
+so single precision is enough. One more sample in hundreds changes little, so outcomes are added a few at a time. Step h
+is predicted directly, without iteration, so errors do not amplify themselves.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from tidegate.evaluate.forecast.rows import Floats, Ints, Singles
 FORGETTING = 0.999
 """A memory of 1 000 samples."""
 BATCH = 16
-"""Outcomes that are taken in at once, at most."""
+"""Maximum number of outcomes added at once."""
 _BATCH_FROM = ((0, 1), (20, 2), (50, 4), (100, 8), (300, BATCH))
-"""From how many outcomes on how many are taken in at once: what is known of a young stream changes quickly."""
+"""Number of outcomes added at once, by the number so far: the fit of a young stream changes quickly."""
 _STARTS, _SIZES = (np.array(column) for column in zip(*_BATCH_FROM, strict=True))
 _HUBER = 3.0
 _RIDGE = 1.0  # in samples of typical size
@@ -30,9 +30,7 @@ _LEAST_RIDGE = 1e-30
 
 
 def robust_weights(noise: Floats, error: Floats, outcomes: Floats) -> Floats:
-    """Huber's weight of an outcome, by its error; `noise` (mean squared error with outliers drawn
-    in, and plain) takes it in.
-    """
+    """Huber's weight of an outcome. Updates `noise`: the mean squared error with outliers reduced, and plain."""
     share = 1.0 / outcomes
     tame, plain = noise
     square = error * error
@@ -57,13 +55,12 @@ def batch_size(outcomes: Floats) -> Ints:
 def absorb(
     grams: Singles, moments: Singles, rows: Ints, x: Singles, target: Singles, weights: Singles, energy: Floats
 ) -> Singles:
-    """Take in outcomes (streams × samples, newest first; weight 0: none) and solve for the coefficients.
+    """Add outcomes (streams × samples, newest first; weight 0: none) and solve for the coefficients.
 
-    Grams and moments are those of all streams; `energy` is the mean square of a feature. The answer is θ, streams ×
-    features.
+    Grams and moments are those of all streams; `energy` is the mean square of a feature. Returns θ, streams × features.
     """
     counted = weights > 0
-    since: Ints = np.cumsum(counted, axis=1) - counted  # an outcome fades once for each that came after it
+    since: Ints = np.cumsum(counted, axis=1) - counted  # an outcome fades once for each later one
     weighted = weights * np.power(FORGETTING, since).astype(np.float32)
     faded = np.power(FORGETTING, counted.sum(axis=1)).astype(np.float32)
     scaled = (x * weighted[:, :, None]).transpose(0, 2, 1)

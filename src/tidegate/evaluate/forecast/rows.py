@@ -1,7 +1,7 @@
-"""Tables whose rows are streams and whose columns have names: gathered for a step, worked on, and written back.
+"""Tables with streams as rows and named columns: gathered for a step, updated, and written back.
 
-A step works on a block: the columns of those streams that have a new sample, turned so that each column is contiguous.
-One gather and one scatter serve all of a bank's small numbers, and saving a bank is saving a few arrays.
+A step works on a block: the columns of the streams with a new sample, transposed so that each column is contiguous. One
+gather and one scatter cover all of a bank's small numbers, and a bank is saved as a few arrays.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Columns = TypeVar("Columns")
 
 
 class Layout(Generic[Columns]):
-    """The columns of a table, each a number or an array of numbers per stream, and what they are at first.
+    """The columns of a table, each a number or an array per stream, and their initial values.
 
     >>> from typing import NamedTuple
     >>> class Level(NamedTuple):
@@ -40,7 +40,7 @@ class Layout(Generic[Columns]):
         self._columns = columns
         self._first = np.concatenate([np.ravel(value) for value in first.values()])
         self._places: list[tuple[int | slice, tuple[int, ...] | None]] = []
-        """Where a column is in the block, and the shape of what it holds where that is more than a vector."""
+        """Position of each column in the block, and its shape if it is more than a vector."""
         at = 0
         for value in first.values():
             shape, size = np.shape(value), prod(np.shape(value))
@@ -52,7 +52,7 @@ class Layout(Generic[Columns]):
         return np.tile(self._first, (streams, 1))
 
     def view(self, block: Floats) -> Columns:
-        """The columns of a block (columns × streams) by name; whoever writes to them writes to the block."""
+        """The columns of a block (columns × streams) by name. Writing to them writes to the block."""
         return self._columns(
             *[
                 block[place] if shape is None else block[place].reshape(*shape, block.shape[1])

@@ -1,4 +1,4 @@
-"""Finding seasons: peaks of the autocorrelation of what has been seen, and whether a given season shows in it."""
+"""Finds seasons: peaks of the autocorrelation, and whether a given season shows in the samples."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import numpy as np
 from tidegate.evaluate.forecast.rows import Floats
 
 LEAST_SAMPLES = 48
-_OUTER = 0.005  # samples beyond these quantiles are drawn in: a few spikes would drown every season
-_WEAK = 0.1  # autocorrelation that a season needs at least
-_GIVEN_WEAK = 0.05  # … where it was given
-_GIVEN_BONUS = 1.1  # a calendar season wins over one that is found and about as good
+_OUTER = 0.005  # samples beyond these quantiles are clipped: a few spikes would hide every season
+_WEAK = 0.1  # minimum autocorrelation of a season
+_GIVEN_WEAK = 0.05  # … if it was given
+_GIVEN_BONUS = 1.1  # a calendar season wins over a detected one that is about as good
 _SAME = 0.04  # two lags closer than this are one season
 
 
 def find_seasons(history: Floats, given: Sequence[int] = ()) -> tuple[int, int]:
-    """The shortest season that explains nearly as much as the best, and a longer one; 0 where there is none.
+    """The shortest season that explains nearly as much as the best, and a longer one; 0 if there is none.
 
-    `given` are lags that are likely beforehand (a day, a week): they are believed on weaker evidence, and one that was
-    seen once but cannot be judged yet is assumed where nothing else is known.
+    `given` are likely lags (a day, a week). They are accepted on weaker evidence. One that has been seen once but
+    cannot be judged yet is assumed if nothing else is known.
 
     >>> hours = np.arange(24 * 14)
     >>> find_seasons(np.sin(2 * np.pi * hours / 24))
@@ -55,8 +55,8 @@ def find_seasons(history: Floats, given: Sequence[int] = ()) -> tuple[int, int]:
 
 
 def prominent_peaks(curve: Floats, need: float) -> list[int]:
-    """Local maxima of at least `need` that also stand out by `need`: the curve falls by so much on both sides of them
-    before it rises above them or ends.
+    """Local maxima of at least `need` that also stand out by `need`: on both sides the curve falls by this much before
+    it rises above them or ends.
 
     >>> prominent_peaks(np.array([0.0, 3.0, 1.0, 1.5, 0.0, 2.0, 0.0]), 1.0)
     [1, 5]
@@ -75,9 +75,9 @@ def prominent_peaks(curve: Floats, need: float) -> list[int]:
 
 
 def _falls(heights: list[float], valleys: list[float]) -> list[float]:
-    """How far the curve falls before each top, back to the last higher one; `valleys[i]` lies before top i."""
+    """How far the curve falls before each top, back to the last higher one. `valleys[i]` lies before top i."""
     falls: list[float] = []
-    higher: list[tuple[float, float]] = []  # tops that nothing since has topped, and the lowest point before each
+    higher: list[tuple[float, float]] = []  # tops not exceeded since, and the lowest point before each
     for height, lowest in zip(heights, valleys, strict=True):
         while higher and higher[-1][0] <= height:
             lowest = min(lowest, higher.pop()[1])
@@ -87,16 +87,16 @@ def _falls(heights: list[float], valleys: list[float]) -> list[float]:
 
 
 def _worth(lag: int, short: int, likely: Sequence[int]) -> float:
-    """How strong a longer season has to be against the short one; mere multiples of that correlate as well."""
+    """How strong a longer season must be relative to the short one, whose multiples correlate as well."""
     if lag in likely:
         return 0.3
     return 1.05 if abs(lag / short - round(lag / short)) * short <= max(1.0, _SAME * short) else 0.9
 
 
 def _autocorrelation(history: Floats) -> Floats | None:
-    """Of the detrended values, by the Wiener–Khinchin theorem; None for a constant.
+    """Autocorrelation of the detrended values, by the Wiener–Khinchin theorem; None for a constant.
 
-    Divided by √(N(N − lag)): the usual biased estimate hides long seasons, the unbiased one makes noise of them.
+    Divided by √(N(N − lag)): the usual biased estimate hides long seasons, the unbiased one makes them noisy.
     """
     samples = len(history)
     outer = int(_OUTER * samples)

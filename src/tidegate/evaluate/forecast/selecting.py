@@ -33,27 +33,28 @@ Part = TypeVar("Part")
 _ORDER: Order = (3, 1, 1)
 _FORGETTING = 0.998
 _ARIMA_STEPS = 6
-"""How far ARIMA's path is iterated; what it expects beyond is flat, nearly always, and it is what costs most."""
+"""How far ARIMA's path is iterated. Beyond that it is almost always flat, and iterating costs the most."""
 _SEARCH_AGAIN = 1.15
-"""A stream's seasons are looked for anew when it has grown by this factor, later whenever a quarter is new."""
+"""Seasons are searched again when a stream has grown by this factor, later whenever a quarter of its samples is new."""
 _SEARCH_BUDGET, _SEARCH_COST = 4096, 2048
-"""Samples that are searched for seasons in one step, and how many of them the start of a search costs: in large banks
-streams wait for their turn."""
+"""Samples searched for seasons in one step, and the fixed cost of a search in samples. In large banks, streams wait for
+their turn.
+"""
 _SPARE = 4
-"""A bank that grows makes room for a quarter more."""
+"""A growing bank makes room for a quarter more."""
 
 
 class _Seasons(NamedTuple):
     """Columns."""
 
     lags: Floats
-    """In use, short and long; 0 is none."""
+    """Seasons in use, short and long; 0 for none."""
     search_at: Floats
-    """Age at which seasons are looked for next."""
+    """Age at which seasons are searched next."""
 
 
 class _Views(NamedTuple):
-    """The columns of some streams by name: who writes to them writes to `block`."""
+    """The columns of some streams by name. Writing to them writes to `block`."""
 
     block: Floats
     history: History
@@ -61,7 +62,7 @@ class _Views(NamedTuple):
     arima: Arima
     seasons: _Seasons
     learned: list[Learned]
-    """One for each anchor."""
+    """One per anchor."""
 
 
 _SEASONS = Layout(_Seasons, lags=np.zeros(SEASONS), search_at=float(LEAST_SAMPLES))
@@ -69,12 +70,12 @@ _ARIMA = arima_layout(_ORDER)
 
 
 class SelectingBank:
-    """Forecasts each stream by what has worked for it lately, with calibrated intervals and a confidence gate.
+    """Forecasts each stream by what has recently worked for it, with calibrated intervals and a confidence gate.
 
-    `anchors` are the steps that are learned directly, each at the same cost; between them forecasts are interpolated.
+    `anchors` are the steps that are learned directly, each at the same cost. Between them forecasts are interpolated.
     The default is the horizon alone. `seasons` are likely lags (a day, a week in samples); others are found within
-    `history` samples (rounded up to a power of two). Memory per stream is 4 bytes × `history`, 0.5 kB, and per anchor
-    3.5 kB and 0.13 kB × the step.
+    `history` samples (rounded up to a power of two). Memory per stream is 4 bytes × `history` plus 0.5 kB, and per
+    anchor 3.5 kB plus 0.13 kB × the step.
 
     >>> bank = SelectingBank(streams=1, horizon=6)
     >>> for hour in range(24 * 20):
@@ -111,7 +112,7 @@ class SelectingBank:
         ends = np.cumsum([layout.width for layout in layouts]).tolist()
         self._parts = [slice(end - layout.width, end) for layout, end in zip(layouts, ends, strict=True)]
         self._first_row = np.hstack([layout.empty(1) for layout in layouts])
-        # Columns × streams, so that a step works on contiguous columns; the other tables are by stream.
+        # Columns × streams, so that a step works on contiguous columns. The other tables are by stream.
         self._columns, self._tables = self._empty(streams)
         self._all_said = self._find_said()
         self._whole: _Views | None = None
@@ -121,7 +122,7 @@ class SelectingBank:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> SelectingBank:
-        """The bank that `state` was taken of: it goes on as if nothing had happened."""
+        """The bank that `state` was taken from. It continues as if uninterrupted."""
         streams, horizon, ring = state["shape"].tolist()
         bank = cls(
             streams,
@@ -139,7 +140,7 @@ class SelectingBank:
         return bank
 
     def state(self) -> State:
-        """All that the bank knows, as arrays by name: to be saved, and given to `from_state`."""
+        """Everything the bank knows, as arrays by name, for saving and for `from_state`."""
         return {
             "shape": np.array([self._streams, self._horizon, self._ring_size]),
             "anchors": np.array(self.anchors),
@@ -150,7 +151,7 @@ class SelectingBank:
         }
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_whole": None, "_all_said": []}  # a copy must not keep views of what it is copied from
+        return self.__dict__ | {"_whole": None, "_all_said": []}  # a copy must not keep views of the original
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -166,7 +167,7 @@ class SelectingBank:
 
     @property
     def age(self) -> Ints:
-        """Samples of each stream since its first one."""
+        """Samples of each stream since its first."""
         return self._all().history.age.astype(np.int64)
 
     def age_of(self, streams: Ints) -> Ints:
@@ -175,18 +176,18 @@ class SelectingBank:
 
     @property
     def seasons(self) -> Ints:
-        """The seasons in use per stream, short and long; 0 is none."""
+        """The seasons in use per stream, short and long; 0 for none."""
         return self._all().seasons.lags.T.astype(np.int64)
 
     @property
     def weights(self) -> dict[str, Floats]:
-        """How much each member counts at the horizon, per stream."""
+        """The weight of each member at the horizon, per stream."""
         rows = np.arange(self._streams)
         weights = current_weights(self._said(-1), self._all().learned[-1], rows, self.age - 1)
         return dict(zip(MEMBERS, weights, strict=True))
 
     def add(self, streams: int) -> Ints:
-        """Make room for new streams; the answer is their indices, the highest ones."""
+        """Add streams. Returns their indices, the highest ones."""
         first, self._streams = self._streams, self._streams + streams
         room = self._columns.shape[1]
         if self._streams > room:
@@ -198,7 +199,7 @@ class SelectingBank:
         return np.arange(first, self._streams)
 
     def remove(self, streams: ArrayLike) -> None:
-        """Forget these streams; those after them move up."""
+        """Remove these streams; those after them move up."""
         stay = np.delete(np.arange(self._streams), self._rows(streams))
         self._streams = len(stay)
         self._columns, self._whole = self._columns[:, stay], None
@@ -206,9 +207,9 @@ class SelectingBank:
         self._all_said = self._find_said()
 
     def observe(self, values: ArrayLike, streams: ArrayLike | None = None) -> None:
-        """The next sample of every stream, or of these (none of them twice): each stream has a clock of its own.
+        """The next sample of every stream, or of these (none of them twice). Each stream has its own clock.
 
-        Where a sample is NaN the stream's own forecast stands in and nothing is learned.
+        For NaN the stream's own forecast stands in, and nothing is learned.
         """
         rows = self._rows(streams)
         now = samples(values, len(rows))
@@ -240,7 +241,7 @@ class SelectingBank:
             self._columns[:, rows] = views.block
 
     def forecast(self, streams: ArrayLike | None = None) -> Forecast:
-        """The path of the next `horizon` steps; a stream that was never seen is forecast as NaN."""
+        """The path of the next `horizon` steps; NaN for a stream without samples."""
         rows = self._rows(streams)
         history, learned = self._part(HISTORY, 0, rows), self._part(self._learned, -1, rows)
         newest = history.age.astype(np.int64) - 1
@@ -251,9 +252,9 @@ class SelectingBank:
         return Forecast(mean, lower, upper, trusted(learned))
 
     def skip(self, streams: ArrayLike, samples: int) -> None:
-        """Let time pass for these streams without samples: a long gap, of which only the length is known.
+        """Let time pass for these streams without samples: a long gap of known length.
 
-        The season before, else the last sample, stands in for what was missed; nothing is learned from it.
+        The previous season, or else the last sample, fills the gap. Nothing is learned from it.
         """
         rows = self._rows(streams)
         ring = self._tables["ring"]
@@ -274,8 +275,9 @@ class SelectingBank:
             self._said(place).said[rows] = 0.0
 
     def simple(self, steps: Floats, streams: ArrayLike | None = None) -> tuple[Floats, Floats]:
-        """The recent level with a trend that dies out, this many steps ahead (streams × steps), and the root mean
-        square by which samples have lately differed from the one before (streams).
+        """The recent level with a damped trend, this many steps ahead (streams × steps).
+
+        Also returns the root mean square of the recent differences between consecutive samples (streams).
         """
         rows = self._rows(streams)
         history, trend = self._part(HISTORY, 0, rows), self._part(TREND, 1, rows)
@@ -284,7 +286,7 @@ class SelectingBank:
         return np.maximum(ahead, floor), np.sqrt(self._part(_ARIMA, 2, rows).errors[1])
 
     def recent(self, stream: int, count: int) -> Floats:
-        """The last samples of one stream that are remembered, oldest first; what stood in for missing ones included."""
+        """The last remembered samples of one stream, oldest first, including substitutes for missing ones."""
         history = self._part(HISTORY, 0, np.array([stream]))
         return unrolled(self._tables["ring"], float(history.origin[0]), int(history.age[0]), stream)[-count:]
 
@@ -310,13 +312,13 @@ class SelectingBank:
         )
 
     def _all(self) -> _Views:
-        """All streams where they are, not a copy of them; the views are kept, since making them takes its time."""
+        """All streams in place, without copying. The views are cached, because creating them takes time."""
         if self._whole is None:
             self._whole = self._views(self._columns[:, : self._streams])
         return self._whole
 
     def _of(self, rows: Ints) -> _Views:
-        """A copy of these streams' columns; where they are all streams in their order, the columns themselves."""
+        """A copy of these streams' columns; the columns themselves if these are all streams in order."""
         if self._is_all(rows):
             return self._all()
         return self._views(self._columns.take(rows, axis=1))
@@ -325,7 +327,7 @@ class SelectingBank:
         return len(rows) == self._streams and (len(rows) < 2 or bool((rows[1:] > rows[:-1]).all()))
 
     def _part(self, layout: Layout[Part], part: int, rows: Ints) -> Part:
-        """One group of columns of these streams, to read."""
+        """One group of columns of these streams, for reading."""
         if self._is_all(rows):
             whole = self._all()
             return (whole.history, whole.trend, whole.arima, whole.seasons, *whole.learned)[part]  # type: ignore[return-value]
@@ -335,7 +337,7 @@ class SelectingBank:
         return self._all_said[place]
 
     def _find_said(self) -> list[Said]:
-        """By anchor. The tables are named by their steps; putting names together takes longer than a look at them."""
+        """By anchor. Cached, because building the table names takes longer than looking them up."""
         return [Said(*(self._tables[f"{name}{ahead}"] for name in Said._fields)) for ahead in self.anchors]
 
     def _empty(self, streams: int) -> tuple[Floats, State]:

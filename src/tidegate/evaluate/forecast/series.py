@@ -1,4 +1,4 @@
-"""A series from a CSV file, and the seasons that its timestamps make likely."""
+"""Reads a series from a CSV file, and derives likely seasons from its timestamps."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from tidegate.domain.python310 import iso_time
 from tidegate.evaluate.forecast.rows import Floats
 
 _DAY_S = 86_400.0
-_TIMED_ROWS = 30  # the first ones tell the sampling period: later rows must not change what was forecast before them
+_TIMED_ROWS = 30  # the first rows give the sampling period: later rows must not change earlier forecasts
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One column of a file; an empty cell is a missing sample (NaN)."""
+    """One column of a file. An empty cell is a missing sample (NaN)."""
 
     values: Floats
     seasons: tuple[int, ...]
-    """A day and a week in rows, where the file has timestamps; else none."""
+    """A day and a week in rows, if the file has timestamps; otherwise none."""
 
 
 def read_series(path: Path, column: str) -> Series:
-    """Read `column`; whatever cannot be used is refused with the row it stands in, counted from 0 after the header."""
+    """Read `column`. Unusable values are refused with their row, counted from 0 after the header."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.reader(file)
@@ -59,7 +59,7 @@ def _number(path: Path, column: str, number: int, row: list[str], at: int) -> fl
 
 
 def _calendar_seasons(rows: list[list[str]], value_at: int) -> tuple[int, ...]:
-    """A day and a week, from the first other column that holds dates and times in ISO format.
+    """A day and a week, from the first other column with dates and times in ISO format.
 
     >>> _calendar_seasons([["2014-07-01 00:00:00", "3"], ["2014-07-01 00:30:00", "4"], ["2014-07-01 01:00:00", "4"]], 1)
     (48, 336)

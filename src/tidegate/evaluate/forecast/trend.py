@@ -1,4 +1,4 @@
-"""A level and a trend that dies out: Holt's method with Gardner and McKenzie's damping (1985), for every stream.
+"""A level with a damped trend: Holt's method with Gardner and McKenzie's damping (1985), for every stream.
 
 l_t = α y_t + (1 − α)(l_(t−1) + φ b_(t−1)),   b_t = β (l_t − l_(t−1)) + (1 − β) φ b_(t−1),
 ŷ_(t+h) = l_t + Σ_(i≤h) φⁱ b_t
@@ -29,7 +29,7 @@ TREND = Layout(Trend, level=np.nan, slope=0.0)
 
 
 def follow(trend: Trend, values: Floats) -> None:
-    """Take the next sample; none may be missing."""
+    """Learn the next sample. None may be missing."""
     before = np.where(np.isnan(trend.level), values, trend.level)
     slope = _DAMPING * trend.slope
     expected = before + slope

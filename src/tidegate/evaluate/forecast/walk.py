@@ -1,4 +1,4 @@
-"""Walk a series online: at every row forecast `horizon` rows ahead from what came before, and keep the score."""
+"""Walks a series online: forecasts `horizon` rows ahead at every row, from the rows before, and keeps the score."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from tidegate.evaluate.forecast.rows import Bools, Floats
 from tidegate.evaluate.forecast.selecting import SelectingBank
 
 HISTORY = 1 << 15
-"""Samples in which seasons are looked for where there is one stream only: three weeks of minutes."""
+"""Samples searched for seasons if there is only one stream: three weeks of minutes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How forecasts did on the rows that could be judged; None where a measure is undefined."""
+    """The accuracy of forecasts on the rows that could be judged; None if a measure is undefined."""
 
     rows: int
     mae: float | None
     rmse: float | None
     mape: float | None
-    """Mean absolute error in per cent of the value; rows where that is 0 are left out."""
+    """Mean absolute error in per cent of the value. Rows with the value 0 are left out."""
     nrmse: float | None
     """Root mean squared error ÷ standard deviation of the values: 1 is as good as knowing their mean."""
     coverage: float | None
@@ -31,7 +31,7 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """Forecasts made at each row for `horizon` rows later; row i saw rows 0 … i and no others."""
+    """Forecasts made at each row for `horizon` rows later. Row i saw only rows 0 … i."""
 
     values: Floats
     horizon: int
@@ -76,7 +76,7 @@ def walk(
     bank: Forecaster | None = None,
     told: Callable[[int], object] = lambda row: None,
 ) -> Walk:
-    """Show the rows one by one to a bank of one stream (by default the selecting one); `told` hears of progress."""
+    """Show the rows one by one to a bank of one stream (by default the selecting one). `told` gets the progress."""
     bank = bank or SelectingBank(1, horizon, seasons=seasons, history=HISTORY)
     said = np.empty((3, len(values)))
     trusted = np.zeros(len(values), dtype=np.bool_)

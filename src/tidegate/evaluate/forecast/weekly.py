@@ -1,7 +1,7 @@
-"""What an hour of the week usually brings, and how far that can be believed: a week of minutes in 168 numbers.
+"""The usual rate by hour of the week, and how far it can be trusted: a week of minutes in 168 numbers.
 
-The guide for a time t is the profile there plus what the present differs from it, which is forgotten over an hour. Once
-an hour guide and bank are judged by what they said of that hour an hour before, and weighted like a bank's members.
+The guide for a time t is the profile at t plus the current deviation from it, which decays over an hour. Once an hour,
+guide and bank are judged by what they predicted for that hour an hour before, and weighted like a bank's members.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tidegate.evaluate.forecast.rows import Floats, Ints, Layout
 HOUR_S = 3600.0
 HOURS = 168
 _LEAST_PACE = 0.3
-"""Weight of a new week against those before it, once there are several."""
+"""Weight of a new week against earlier ones, once there are several."""
 _MEMORY = 0.95
 """Discount of running errors: the last 20 hours count."""
 GUIDE, BANK = range(2)
@@ -25,15 +25,15 @@ class Week(NamedTuple):
     """Columns."""
 
     hour: Floats
-    """The hour since the epoch that is being counted; NaN before the first sample."""
+    """The current hour since the epoch; NaN before the first sample."""
     total: Floats
     """Sum and number of its samples so far."""
     samples: Floats
     profile: Floats
-    """Mean rate by hour of the week; NaN where it was never seen."""
+    """Mean rate by hour of the week; NaN if never seen."""
     visits: Floats
     said: Floats
-    """What guide and bank said of this hour when it began; NaN where they said nothing."""
+    """What guide and bank predicted for this hour when it began; NaN if nothing."""
     losses: Floats
     """Their running squared errors."""
     judged: Floats
@@ -53,7 +53,7 @@ WEEK = Layout(
 
 
 def count(week: Week, end_s: Floats, length_s: float, rate: Floats) -> Ints:
-    """Add the rate of buckets that ended at `end_s`; the places of the streams for which a new hour has begun."""
+    """Add the rates of buckets that ended at `end_s`. Returns the streams for which a new hour has begun."""
     hour = np.floor((end_s - 0.5 * length_s) / HOUR_S)
     turned = np.flatnonzero((hour != week.hour) & ~np.isnan(week.hour))
     if len(turned):
@@ -66,7 +66,7 @@ def count(week: Week, end_s: Floats, length_s: float, rate: Floats) -> Ints:
 
 
 def _close(week: Week, at: Ints) -> None:
-    """The hour is over: learn what it was, and who had known."""
+    """The hour is over: update the profile and the errors of guide and bank."""
     mean = week.total[at] / np.where(week.samples[at] > 0, week.samples[at], np.nan)
     known = ~np.isnan(mean)
     slot = (week.hour[at] % HOURS).astype(np.int64)
@@ -87,9 +87,9 @@ def _close(week: Week, at: Ints) -> None:
 
 
 def guide(week: Week, from_s: Floats, now: Floats, ahead_s: Floats) -> Floats:
-    """The profile `ahead_s` (streams × steps) after `from_s`, shifted by what the present rate differs from it.
+    """The profile `ahead_s` (streams × steps) after `from_s`, shifted by the current deviation from it.
 
-    NaN where those hours were never seen.
+    NaN if those hours were never seen.
     """
     shift = (now - _profile(week, from_s[:, None])[:, 0])[:, None]
     there = _profile(week, from_s[:, None] + ahead_s)
@@ -97,14 +97,14 @@ def guide(week: Week, from_s: Floats, now: Floats, ahead_s: Floats) -> Floats:
 
 
 def belief(week: Week) -> Floats:
-    """The weight of the guide beside the bank: (least ÷ own squared error)⁴, shared between them; 0 while unjudged."""
+    """The weight of the guide against the bank: (least ÷ own squared error)⁴, normalised; 0 while not judged."""
     least = np.maximum(week.losses.min(axis=0), 1e-30)
     ratio = (least / np.maximum(week.losses, 1e-30)) ** 4
     return np.where(week.judged > 0, ratio[GUIDE] / ratio.sum(axis=0), 0.0)
 
 
 def _profile(week: Week, time_s: Floats) -> Floats:
-    """Between the middles of hours the profile is interpolated."""
+    """The profile, interpolated between the middles of the hours."""
     position = time_s / HOUR_S - 0.5
     first = np.floor(position)
     share = position - first

@@ -1,8 +1,8 @@
 """Sharing a host that is too small: `max Σ I_S·(r_S − C*_S)`, `f_S ≤ r_S ≤ C*_S`, `Σ r_S = R` (Q-Flink, equations 2–4).
 
-The objective is linear, so serving the heaviest first is exact; the paper's dynamic programme over a discretised R is
-here too, as it stands there, and a property test holds the two together. The floors f are ours: without them the
-lightest class gets nothing at all as long as anybody heavier wants more.
+The objective is linear, so serving the heaviest first is exact. The paper's dynamic programme over a discretised R is
+implemented as well, and a property test compares the two. The floors f are our addition: without them the lightest
+class gets nothing while any heavier class wants more.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ Ints = NDArray[np.int64]
 Pair = tuple[Floats, Floats]
 
 _HALVINGS = 40
-"""Of the interval in which an even share lies: to a part in 10¹²."""
+"""Bisections of the interval for an even share: precise to a part in 10¹²."""
 
 
 def allocate(needs: ArrayLike, weights: ArrayLike, capacity: float, floors: ArrayLike = 0.0) -> Floats:
-    """The exact solution; where those of one weight come short they share evenly, so that most are served in full.
+    """The exact solution. Applications of one weight that come up short share evenly, so most are served in full.
 
     >>> allocate([4.0, 4.0, 4.0], weights=[6, 3, 1], capacity=6.0).round(6).tolist()
     [4.0, 2.0, 0.0]
@@ -36,10 +36,10 @@ def allocate(needs: ArrayLike, weights: ArrayLike, capacity: float, floors: Arra
 
 
 def share_by_level(need: Floats, floor: Floats, level: Ints, levels: int, capacity: float) -> Pair:
-    """Floors first, then level after level (0 is served first); the level that comes short shares evenly.
+    """Floors first, then one level after another (0 first). The level that comes up short shares evenly.
 
-    Evenly is `r = max(f, min(C*, u))` with one u for all: as many as possible are served in full. Returned with what is
-    granted is what each is entitled to, which is u in that level also for those who need less.
+    Evenly means `r = max(f, min(C*, u))` with one u for all: as many as possible are served in full. Returns the grants
+    and the entitlements. In the level that shares, the entitlement is u even for those that need less.
     """
     granted = np.minimum(floor, need)
     floors = float(granted.sum())
@@ -58,7 +58,7 @@ def share_by_level(need: Floats, floor: Floats, level: Ints, levels: int, capaci
 
 
 def _even_share(need: Floats, floor: Floats, left: float) -> float:
-    """The u with `Σ max(f, min(C*, u)) = Σ f + left`, by halving."""
+    """The u with `Σ max(f, min(C*, u)) = Σ f + left`, by bisection."""
     low, high = 0.0, float(need.max(initial=0.0))
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
@@ -70,8 +70,8 @@ def _even_share(need: Floats, floor: Floats, left: float) -> float:
 def bellman(needs: ArrayLike, weights: ArrayLike, capacity: float, floors: ArrayLike = 0.0, units: int = 200) -> Floats:
     """The paper's recursion, `V_w(R) = max_{0 ≤ r ≤ R} V_{w+1}(R − r) + C(r)`, with R cut into `units`.
 
-    Needs and floors are rounded to units, so an application may come out up to a unit beside the exact solution.
-    It takes n · units² steps: the host's own controller shares by `allocate`.
+    Needs and floors are rounded to units, so a grant may differ from the exact solution by up to a unit. It takes n ·
+    units² steps, so the host's controller uses `allocate`.
 
     >>> bellman([4.0, 4.0, 4.0], weights=[6, 3, 1], capacity=6.0, units=60).round(1).tolist()
     [4.0, 2.0, 0.0]
@@ -83,18 +83,18 @@ def bellman(needs: ArrayLike, weights: ArrayLike, capacity: float, floors: Array
     if unit <= 0.0:
         return np.zeros_like(need)
     most = np.rint(need / unit).astype(np.int64)
-    fits = min(1.0, capacity / max(float(floor.sum()), 1e-300))  # floors that do not fit are cut alike
+    fits = min(1.0, capacity / max(float(floor.sum()), 1e-300))  # floors that do not fit are reduced proportionally
     least = np.minimum(np.floor(fits * floor / unit).astype(np.int64), most)
     return _recurse(most, least, weight, units) * unit
 
 
 def _recurse(most: Ints, least: Ints, weight: Floats, units: int) -> Floats:
-    """Backwards over the applications; for each the best of all grants, for every room that may be left."""
+    """Backwards over the applications: the best grant of each, for every room that may be left."""
     count, room = len(most), np.arange(units + 1)
     value, choice = np.zeros(units + 1), np.zeros((count, units + 1), dtype=np.int64)
     for a in range(count - 1, -1, -1):
         best, taken = np.full(units + 1, -np.inf), np.zeros(units + 1, dtype=np.int64)
-        # What an application cannot do without must be left for it: a room below that has no solution.
+        # An application's minimum must be left for it: a smaller room has no solution.
         for grant in range(int(least[a]), min(int(most[a]), units) + 1):
             reward = np.full(units + 1, -np.inf)
             reward[grant:] = value[: units + 1 - grant] + weight[a] * (grant - most[a])
@@ -109,7 +109,7 @@ def _recurse(most: Ints, least: Ints, weight: Floats, units: int) -> Floats:
 
 
 def value_of(granted: ArrayLike, needs: ArrayLike, weights: ArrayLike) -> float:
-    """The objective `Σ I_S·(r_S − C*_S)`: 0 where every need is met, below it otherwise.
+    """The objective `Σ I_S·(r_S − C*_S)`: 0 if every need is met, negative otherwise.
 
     >>> value_of([4.0, 2.0], [4.0, 4.0], [6.0, 3.0])
     -6.0

@@ -3,7 +3,7 @@
     measure backlogs → forecast κ steps → the rate each needs to follow its reference trajectory → if the sum is more
     than the host has, optimise → apply the first step only → again, one interval later
 
-Everything is in arrays over the applications of the host, so that thousands cost a millisecond.
+Everything is in arrays over the applications of the host, so thousands of them take a millisecond.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _LEAST_SHARE = 0.01
-"""Of the host, divided by weight, whatever is expected."""
+"""Share of the host that is always divided by weight, whatever the forecast."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +33,11 @@ class Classes:
 
     latency_s: Floats
     tail: Floats
-    """ln 1/(1−p): how many mean waits the p-th percentile of an exponential wait is."""
+    """ln 1/(1−p): the p-th percentile of an exponential wait, in multiples of the mean."""
     weight: Floats
     floor: Floats
     level: Ints
-    """0 for the heaviest class; classes of one weight are on one level."""
+    """0 for the heaviest class. Classes of the same weight share a level."""
 
     @classmethod
     def of(cls, rules: Sequence[QosClass]) -> Classes:
@@ -57,45 +57,45 @@ class Classes:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a host knows of its applications at the start of an interval."""
+    """What a host knows about its applications at the start of an interval."""
 
     backlog_rows: Floats
     expected_rows_per_s: Floats
     """Applications × steps ahead."""
     rows_per_s: Floats
-    """What each was served in the last interval."""
+    """Served rate in the last interval."""
     row_s: Floats
-    """CPU-seconds a row costs."""
+    """CPU-seconds per row."""
     group: Ints | slice
-    """Index of its class; a slice of all where every application is a class of its own."""
+    """Index of its class, or a full slice if every application is its own class."""
     margin_rows_per_s: Floats
     """By how much forecasts like this one have been too low."""
     most_cpus: Floats
-    """What each can use at most: more CPUs than it has tasks are of no use."""
+    """Maximum CPUs that each can use: no more than it has tasks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What the step gives to each application for the next interval."""
+    """The grants of one step, by application, for the next interval."""
 
     needed_cpus: Floats
     cpus: Floats
-    """Granted: never more than needed, and all of it where the host suffices."""
+    """Granted CPUs: never more than needed, and all of the need if the host is large enough."""
     shares: Floats
-    """CPU weights, adding up to 1: what each may claim, times its importance where it is served in full."""
+    """CPU weights that add up to 1: each claim, multiplied by its importance if it is served in full."""
     admission_rows: Floats
-    """Rows an application may take in the interval; infinite where nothing has to be held back."""
+    """Rows that an application may take in the interval; infinite if nothing must be held back."""
     wait_s: Floats
-    """The longest wait that the horizon holds for it with this grant."""
+    """The longest wait within the horizon under this grant."""
     short: bool
     alone: bool
-    """Queues make no part of any response: nothing is bounded."""
+    """Queues contribute to no response: nothing is limited."""
 
 
 def step(
     load: Load, classes: Classes, rule: PredictiveSettings, cpus: float, interval_s: float, demand_cap: float = 1.0
 ) -> Grant:
-    """Share `cpus` for one interval; `demand_cap` (anti-saturation) lowers what may be asked of the host in total.
+    """Share `cpus` for one interval. `demand_cap` (anti-saturation) lowers the total demand on the host.
 
     >>> classes = Classes.of([QosClass(latency_s=0.3, weight=6), QosClass(latency_s=0.8, weight=1)])
     >>> load = Load(np.array([0.0, 900.0]), np.array([[100.0] * 5, [300.0] * 5]), np.array([100.0, 200.0]),
@@ -106,14 +106,14 @@ def step(
     (True, [0.4, 0.5], [inf, 125.0])
     """
     aim_s = rule.set_point * classes.latency_s
-    # A way back that takes longer than the delay tolerated would be late all along.
+    # A return that takes longer than the tolerated delay would exceed it all the way.
     back_s = np.minimum(rule.reference_s, classes.latency_s)
     rates = needed_rates(
         load.backlog_rows, load.expected_rows_per_s, load.rows_per_s, load.group, aim_s, back_s, interval_s
     )
     needed = np.minimum(load.row_s * rates, load.most_cpus)
     room = cpus * rule.utilisation * demand_cap
-    # A floor is of what arrives: a share of the need would grow with the backlog that it leaves behind.
+    # A floor refers to arrivals: a share of the need would grow with the backlog that the floor leaves behind.
     floors = np.minimum(classes.floor[load.group] * load.expected_rows_per_s[:, 0] * load.row_s, needed)
     short = float(needed.sum()) > room
     granted, entitled = needed, needed
@@ -121,13 +121,13 @@ def step(
         levels = int(classes.level.max()) + 1
         granted, entitled = share_by_level(needed, floors, classes.level[load.group], levels, room)
     held = granted < needed
-    # Those who are served in full go first, and may claim more than their mean, for uneven arrivals and for what the
-    # forecast misses. It is no part of the sum: what is not claimed goes to whoever waits.
+    # Applications that are served in full go first and may claim more than their mean, for uneven arrivals and forecast
+    # errors. The surplus is not part of the sum: unused claims go to applications that wait.
     surge = load.expected_rows_per_s[:, 0] + load.margin_rows_per_s
     claim = np.maximum(entitled, uneven_rates(surge, load.group, aim_s, classes.tail) * load.row_s)
     shares = np.where(held, entitled, claim * classes.weight[load.group] / classes.weight.min())
     served = granted / load.row_s
-    # Where there is enough, what nobody needs is given away as well.
+    # If there is enough, unneeded capacity is distributed as well.
     spare = 1.0 if short else room / max(float(needed.sum()), 1e-12)
     wait_s = longest_waits(load.backlog_rows, load.expected_rows_per_s, spare * served, interval_s)
     alone = not short and not bool((wait_s >= QUEUEING_DOMINATES * load.row_s).any())
@@ -143,7 +143,7 @@ def step(
 
 
 def _normal(claims: Floats, weights: Floats) -> Floats:
-    """Shares that add up to 1; who expects nothing keeps a little, for rows that nobody expected."""
+    """Shares that add up to 1. An application without expected rows keeps a little for unexpected ones."""
     by_weight: Floats = weights / weights.sum()
     total = float(claims.sum())
     by_claim = claims / total if total > 0 else by_weight

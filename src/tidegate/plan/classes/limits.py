@@ -1,4 +1,4 @@
-"""What is asked of sources: to hold rows back, to let all of them in, or to keep a burst within bounds."""
+"""Requests to sources: hold rows back, admit all of them, or limit a possible burst."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from tidegate.plan.classes.member import Members, response_text
 from tidegate.plan.settings import PredictiveSettings
 
 _LEAST_BOUND = 2.0
-"""Times what a trigger takes now: no bound comes closer to an application that is served in full."""
+"""Lowest bound for an application that is served in full, in multiples of what a trigger takes now."""
 _BOUND_CHANGE = 0.4
-"""A bound is moved only when it is off by more: it is far from what is taken, and need not be exact."""
+"""A bound is changed only if it is off by more than this share. It is far above normal batches, so it can be rough."""
 _BOUNDS_PER_STEP = 64
-"""Bounds are set for a burst that may come; with many applications they take turns."""
+"""Bounds are precautions against a burst. With many applications they take turns."""
 _RESPONSES_PER_STEP = 64
-"""Limits whose reasons say what response to expect."""
+"""Maximum number of limits whose reasons state the expected response."""
 
 
 def to_hold_back(members: Members, limits: Floats, settings: PredictiveSettings) -> Flags:
-    """Whose limit, or the end of it, is not close enough to the one in force."""
+    """Applications whose limit must be set, changed or removed."""
     return _off(limits, members.limit, settings.change)
 
 
 def hold_back(members: Members, limits: Floats, granted: Floats, places: list[int], slots: int) -> list[Proposal]:
-    """A limit for each of these, or its end."""
+    """Set or remove the limit of each of these."""
     wanted, proposals = members.wanted_rows, []
     for number, at in enumerate(places):
         if not isfinite(limits[at]):
@@ -45,7 +45,7 @@ def hold_back(members: Members, limits: Floats, granted: Floats, places: list[in
 
 
 def standing_bounds(members: Members, granted: Floats, slots: int) -> Floats:
-    """Rows that a trigger may take at most, where a heavier class shares the slots; infinite for the others."""
+    """Maximum rows per trigger where a heavier class shares the slots; infinite for the others."""
     weight = members.weight
     lighter = members.gated & (weight < weight.max())
     spare = max(0.0, slots - float(granted.sum())) / max(int(lighter.sum()), 1)
@@ -55,12 +55,12 @@ def standing_bounds(members: Members, granted: Floats, slots: int) -> Floats:
 
 
 def bound_bursts(members: Members, bounds: Floats, candidates: Flags) -> list[Proposal]:
-    """Limits that nothing reaches but a burst, for those whose bound is far from the limit in force."""
+    """Limits that only a burst reaches, for applications whose bound is far from the limit in force."""
     now, wanted = members.limit, members.wanted_rows
     bounded = candidates & np.isfinite(bounds)
     places = np.flatnonzero(bounded & _off(bounds, now, _BOUND_CHANGE))
     if len(places) > _BOUNDS_PER_STEP:
-        # A limit that is in the way goes first, then the largest.
+        # Limits that are in the way go first, then the largest applications.
         urgency = np.where(now[places] < bounds[places], np.inf, members.wanted_slots[places])
         places = np.sort(places[np.argsort(-urgency, kind="stable")[:_BOUNDS_PER_STEP]])
     return [
@@ -76,7 +76,7 @@ def bound_bursts(members: Members, bounds: Floats, candidates: Flags) -> list[Pr
 
 
 def _off(wanted: Floats, now: Floats, share: float) -> Flags:
-    """Where a limit differs by more than a share of the one in force, or only one of them is a limit."""
+    """Where a limit differs by more than this share from the one in force, or only one of the two is finite."""
     both = np.isfinite(wanted) & np.isfinite(now)
     apart = np.abs(np.subtract(wanted, now, out=np.zeros(len(now)), where=both))
     return np.asarray(np.where(both, apart > share * np.where(both, now, 0.0), np.isfinite(wanted) != np.isfinite(now)))

@@ -1,7 +1,7 @@
 """Micro-batch applications as predictive control sees them: what a trigger would take, and what it may take.
 
-A batch of one period holds what arrived in it and, where nothing limits it, all that waited before. Everything is in
-columns over the applications that are understood, so that thousands cost a millisecond.
+A batch of one period holds the rows that arrived in it and, without a limit, all rows that waited before. Everything is
+in columns over the applications with a known cost, so thousands of them take a millisecond.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidegate.plan.classes.control import Classes, Load
 from tidegate.plan.settings import PredictiveSettings
 
 _LEAST_BUDGET = 0.1
-"""Share of an objective that is planned with even where the trigger's interval leaves less of it."""
+"""Minimum share of an objective to plan with, even if the trigger interval leaves less."""
 _REPORT_LAG_S = 2.0
 
 
@@ -31,22 +31,22 @@ class Members:
 
     evaluation: Evaluation
     places: Ints
-    """In the columns of the evaluation."""
+    """Their indices in the columns of the evaluation."""
     expected_rows_per_s: Floats
-    """Applications × κ steps of `step_s`: the forecast where it is trusted, else the recent trend."""
+    """Applications × κ steps of `step_s`: the forecast if it is trusted, otherwise the recent trend."""
     margin_rows_per_s: Floats
-    """By how much the forecast's upper edge lies above it."""
+    """Distance from there to the forecast's upper edge."""
     rows_per_s: Floats
-    """The most that is expected of the next few control steps, and no less than what arrives now."""
+    """The highest rate expected in the next few control steps, but at least the current arrivals."""
     backlog_rows: Floats
-    """Beyond what always waits for its trigger or is in a batch."""
+    """Waiting rows beyond those that always wait for a trigger or are in a batch."""
     period_s: Floats
     row_s: Floats
-    """Slot-seconds of a row, with its part of the batch's fixed cost."""
+    """Slot-seconds per row, including its part of the batch's fixed cost."""
     step_s: float
-    """The longest period: what one step plans for."""
+    """The longest period, for which one step plans."""
     at: Ints | slice
-    """The places again; a slice where they are all, which makes every column a view instead of a copy."""
+    """The places again, or a slice if they are all of them, so that every column is a view instead of a copy."""
 
     def __len__(self) -> int:
         return len(self.places)
@@ -75,27 +75,27 @@ class Members:
 
     @cached_property
     def gated(self) -> Flags:
-        """A limit takes effect with its next trigger."""
+        """Whether a limit takes effect with the next trigger."""
         return self.evaluation.status.gated[self.at]
 
     @cached_property
     def limit(self) -> Floats:
-        """Rows per trigger in force; infinite where there is no limit."""
+        """Rows per trigger in force; infinite without a limit."""
         return self.evaluation.limits[self.at]
 
     @cached_property
     def wanted_rows(self) -> Floats:
-        """All that a trigger without a limit would take."""
+        """All rows that a trigger without a limit would take."""
         return np.asarray(self.backlog_rows + self.rows_per_s * self.period_s)
 
     @cached_property
     def wanted_slots(self) -> Floats:
-        """What they would keep busy; more slots than it has tasks are of no use to an application."""
+        """Slots that these rows would keep busy, at most one per task."""
         return np.asarray(np.minimum(self.wanted_rows * self.row_s / self.period_s, self.tasks))
 
     @cached_property
     def tasks(self) -> Floats:
-        """Tasks of its busiest operator; infinite while they are not known."""
+        """Tasks of the busiest operator; infinite while unknown."""
         tasks = self.evaluation.loads.parallelism[self.at]
         return np.where(np.isnan(tasks), np.inf, tasks)
 
@@ -106,7 +106,7 @@ class Members:
 
     @cached_property
     def held(self) -> Flags:
-        """Whether its limit leaves rows behind; one beyond all that there is does not."""
+        """Whether the limit leaves rows behind."""
         return np.asarray(self.limit < self.wanted_rows)
 
     @cached_property
@@ -116,7 +116,7 @@ class Members:
 
     @cached_property
     def budget_s(self) -> Floats:
-        """What the objective leaves for a backlog: a row waits up to a period for its batch, and then for the batch."""
+        """What the objective leaves for a backlog, after up to a period of waiting and the batch's overhead."""
         latency_s = self.evaluation.promises.latency_s[self.at]
         spent_s = self.period_s + self.evaluation.loads.overhead_s[self.at]
         return np.asarray(np.maximum(latency_s - spent_s, _LEAST_BUDGET * latency_s))
@@ -125,12 +125,12 @@ class Members:
         return self.evaluation.samples[int(self.places[at])].name
 
     def title(self, at: int) -> str:
-        """Its name and its class."""
+        """Name and class."""
         return f"{self.name(at)} ({self.groups[int(self.group[at])]})"
 
 
 def members_of(evaluation: Evaluation, settings: PredictiveSettings) -> Members:
-    """Those that are understood; their backlogs as they are seen now."""
+    """The applications with a known cost, with their current backlogs."""
     loads, interval_s = evaluation.loads, evaluation.policy.interval_s
     places = np.flatnonzero(evaluation.usable)
     at: Ints | slice = slice(None) if len(places) == len(evaluation.samples) else places
@@ -139,11 +139,11 @@ def members_of(evaluation: Evaluation, settings: PredictiveSettings) -> Members:
     step_s = float(period_s.max(initial=interval_s))
     expected, margin = _expect(evaluation, places, at, settings.horizon, step_s)
     ahead = max(1, round(settings.horizon * interval_s / step_s))
-    # A forecast may make room for more, but nobody is held below what is arriving now on the word of a forecast.
+    # A forecast may make room for more, but no application is held below its current arrivals because of a forecast.
     rate = np.maximum(expected[:, :ahead].max(axis=1, initial=0.0), loads.expected[at])
-    # Rows wait for their trigger, then in a batch, then for its report: only what is beyond that is a backlog.
+    # Rows wait for their trigger, then in a batch, then for its report. Only rows beyond that are a backlog.
     usual_s = period_s + np.minimum(loads.last_batch_s[at], period_s) + _REPORT_LAG_S
-    # A rate that has just risen has not filled them yet, and one that will fall leaves more behind than it brings.
+    # A rate that has just risen has not filled these yet, and one that will fall leaves more behind than it brings.
     usual = np.minimum(loads.expected[at], expected[:, 0]) * usual_s
     behind = np.maximum(0.0, loads.pending[at] - usual)
     rows = np.maximum(rate * period_s, 1.0)
@@ -154,11 +154,11 @@ def members_of(evaluation: Evaluation, settings: PredictiveSettings) -> Members:
 def _expect(evaluation: Evaluation, places: Ints, at: Ints | slice, steps: int, step_s: float) -> tuple[Floats, Floats]:
     """Rates over the horizon, and the margin above them.
 
-    With many applications, the forecasts of whole classes say by how much the recent trend of their members changes:
-    what applications do by themselves cancels out over a class, what they share does not.
+    With many applications, the forecasts of whole classes scale the recent trend of their members: individual
+    variations cancel out over a class, common ones do not.
     """
     trend = evaluation.loads.expected[at]
-    # Step after step contiguous: whoever looks ahead goes through the steps, each over all applications.
+    # Each step is contiguous, because planning goes step by step over all applications.
     path, margin = np.tile(trend, (steps, 1)).T, np.zeros(len(places))
     if len(evaluation.samples) <= ALL_AT_ONCE:
         found = evaluation.expected.ahead(places, steps, step_s)
@@ -178,7 +178,7 @@ def _expect(evaluation: Evaluation, places: Ints, at: Ints | slice, steps: int, 
 
 
 def load_of(members: Members) -> Load:
-    """The applications as the step wants them: κ steps ahead, with the forecast's upper edge as the margin."""
+    """The input of the control step: κ steps ahead, with the forecast's upper edge as the margin."""
     return Load(
         backlog_rows=members.backlog_rows,
         expected_rows_per_s=members.expected_rows_per_s,
@@ -191,7 +191,7 @@ def load_of(members: Members) -> Load:
 
 
 def classes_of(members: Members) -> Classes:
-    """Every application is a class of its own here: what its objective leaves for a backlog depends on its trigger."""
+    """Every application is its own class here: what its objective leaves for a backlog depends on its trigger."""
     percentile = members.evaluation.promises.percentile[members.at]
     return Classes(
         latency_s=members.budget_s,
@@ -203,7 +203,7 @@ def classes_of(members: Members) -> Classes:
 
 
 def rows_limits(members: Members, granted: Floats) -> Floats:
-    """Rows that the grant does in one trigger; infinite where that is all there are."""
+    """Rows that the grant processes in one trigger; infinite if that is all of them."""
     full = granted >= members.wanted_slots * (1 - 1e-9)
     least = np.maximum(np.ceil(members.floor * members.rows_per_s * members.period_s), 1.0)
     rows = np.maximum(np.floor(granted * members.period_s / members.row_s), least)
@@ -211,7 +211,7 @@ def rows_limits(members: Members, granted: Floats) -> Floats:
 
 
 def response_text(members: Members, at: int, slots_of: float) -> str:
-    """What a row can expect with this many slots, in words."""
+    """Expected response with this many slots, in words."""
     loads, place = members.evaluation.loads, int(members.places[at])
     cost = Cost(float(loads.batch_s[place]), float(loads.row_s[place]), float(loads.overhead_s[place]))
     response = bulk_response(

@@ -1,4 +1,4 @@
-"""What the classes proposer remembers of backlogs and slots."""
+"""What the classes proposer remembers about backlogs and slots."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tidegate.evaluate.table import Floats
 from tidegate.plan.classes.member import Members
 
 _BUSY_PERIODS, _LEAST_PERIOD_S = 4.0, 5.0
-"""How far back the use of the slots is looked at: in triggers, none of them taken for shorter than this."""
+"""Window for measuring the use of slots: a number of triggers, and the least length assumed for a trigger."""
 _LEAST_BACKLOG = 0.5
-"""Rows: less than this is none."""
+"""A backlog of fewer rows counts as none."""
 
 
 @dataclass(slots=True)
@@ -24,25 +24,25 @@ class Spent:
     time_s: float
     busy_s: float
     unknown_s: dict[str, float]
-    """Of these, the part of each application that was not understood then."""
+    """The part of applications whose cost was unknown at the time."""
 
 
 @dataclass(slots=True)
 class ClassesMemory:
-    """What the proposer remembers, in plain values."""
+    """Everything the proposer remembers, as plain values."""
 
     backlogs: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """`(time_s, rows)` of those that are behind, falling slowly: what is pending swings with every trigger."""
+    """`(time_s, rows)` of applications with a backlog. It falls slowly: pending rows swing with every trigger."""
     spent: list[Spent] = field(default_factory=list)
     shares: dict[str, float] = field(default_factory=dict)
-    """Shares in force, as far as the world has said so."""
+    """Shares in force, as far as confirmed."""
     trim: float = 1.0
     proven: bool = False
-    """Too little for all was not only expected but seen."""
+    """Whether a shortage was observed, not just predicted."""
 
 
 def remember(memory: ClassesMemory, evaluation: Evaluation) -> None:
-    """Slot-seconds of the batches that were committed."""
+    """Record the slot-seconds of the committed batches."""
     busy_s = evaluation.busy_s
     unknown = np.flatnonzero(evaluation.planned & ~evaluation.usable & (busy_s > 0)).tolist()
     strangers = {evaluation.samples[place].name: float(busy_s[place]) for place in unknown}
@@ -53,7 +53,7 @@ def remember(memory: ClassesMemory, evaluation: Evaluation) -> None:
 
 
 def busy_slots(memory: ClassesMemory, evaluation: Evaluation, period_s: float) -> tuple[float, float]:
-    """Slots that were kept busy over the last few triggers, by all applications and by those not yet understood."""
+    """Slots kept busy over the last few triggers, by all applications and by those with unknown costs."""
     window_s = _BUSY_PERIODS * max(period_s, _LEAST_PERIOD_S)
     inside = [entry for entry in memory.spent if entry.time_s > evaluation.time_s - window_s]
     unknown = np.flatnonzero(evaluation.planned & ~evaluation.usable).tolist()
@@ -63,7 +63,7 @@ def busy_slots(memory: ClassesMemory, evaluation: Evaluation, period_s: float) -
 
 
 def smooth_backlogs(memory: ClassesMemory, members: Members) -> Floats:
-    """A backlog is believed at once when it grows, and over a period when it shrinks."""
+    """A growing backlog is believed at once, a shrinking one over a period."""
     now_s, behind = members.evaluation.time_s, members.backlog_rows.copy()
     places = members.evaluation.places
     at_place = {place: at for at, place in enumerate(members.places.tolist())} if memory.backlogs else {}

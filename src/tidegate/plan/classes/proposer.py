@@ -1,17 +1,17 @@
 """The classes proposer: shares the slots of one pool among service classes, by admission limits and pool weights.
 
-Micro-batch queries are served in bulk: what can be steered is how much work a trigger lets in. So the
-step plans over one trigger interval, and its grants become rows per trigger:
+Micro-batch queries process rows in bulk, so the control variable is how much work a trigger admits. The step plans over
+one trigger interval, and its grants become rows per trigger:
 
-1. every class is granted what brings it to its set-point, the heavier first, nobody below its floor;
-2. capacity that is left goes to rows that wait, the heavier class first, until the slots are full: nothing stays idle
-   while anybody waits;
-3. an application whose grant covers all its rows is held back no further than the slots reach: where a heavier class
-   shares them, a trigger of a lighter one may take what is spare, so that the first batch of a burst, which nobody has
-   seen yet, does not fill the slots for longer than a trigger; the others are limited to their grant.
+1. every class is granted what brings it to its set-point, heavier classes first, none below its floor;
+2. remaining capacity goes to waiting rows, heavier classes first, until the slots are full: no slot stays idle while
+   rows wait;
+3. an application whose grant covers all its rows is limited only by the spare slots: where a heavier class shares them,
+   a trigger of a lighter class may take the spare capacity, so that the unforeseen first batch of a burst fills the
+   slots for no longer than a trigger; the others are limited to their grant.
 
-A trim corrects what the model does not know (waves, the driver's own work): slots that stay idle while rows are held
-back raise it, a class that is late although it is served in full lowers it.
+A trim corrects for what the model leaves out (waves, the driver's own work). It rises if slots stay idle while rows are
+held back. It falls if a class misses its objective although it is served in full.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ from tidegate.plan.planner import NOTHING, Plan, Proposer
 from tidegate.plan.settings import PredictiveSettings
 
 _IDLE = 0.97
-"""Of the slots that may be filled: below it they count as idle."""
+"""Slots count as idle below this share of what may be filled."""
 _TRIM_STEP, _TRIM_RANGE = 0.01, (0.7, 1.3)
 _LEAST_ROOM = 0.1
-"""Of the slots: what is planned with even where applications that are not understood take all of them."""
+"""Minimum share of the slots to plan with, even if applications with unknown costs take all of them."""
 _UNPROVEN = "hold-unproven"
 _PROVEN_BUSY = 0.8
-"""Of the slots: when they are used so much, what is expected beyond is believed."""
+"""Utilisation from which a predicted shortage is believed."""
 _PROVEN_WAITING = 0.5
-"""Of what the slots do in a trigger: work that waits in excess of the usual."""
+"""Excess waiting work that proves a shortage, as a share of what the slots do in a trigger."""
 _MOST_JOURNALLED = 64
-"""Applications whose needs are told one by one."""
+"""Up to this many applications, the needs are journalled one by one."""
 
 
 class Classes(Proposer):
-    """Admission and shares by class, one step at a time, for the slots that the pool has."""
+    """Admission and shares by class, one step at a time, for the current slots of the pool."""
 
     name = "classes"
 
@@ -58,14 +58,14 @@ class Classes(Proposer):
         self._plan = NOTHING
 
     def watch(self, evaluation: Evaluation) -> None:
-        """Follow backlogs and slots; what each class should have now is worked out from that alone."""
+        """Track backlogs and slots, and compute the plan. The result depends only on observations."""
         self._plan = self._work_out(evaluation) if len(evaluation.policy.classes) > 1 else NOTHING
 
     def propose(self, evaluation: Evaluation) -> Plan:
         return self._plan
 
     def learn(self, decision: Decision, receipt: Receipt) -> None:
-        """Remember the shares that are in force."""
+        """Remember the shares in force."""
         failed = {answer.action for answer in receipt.actions if answer.outcome in {Outcome.REFUSED, Outcome.FAILED}}
         for action in decision.actions:
             if isinstance(action, SetShare) and action not in failed:
@@ -78,12 +78,11 @@ class Classes(Proposer):
         members = members_of(evaluation, settings)
         if not len(members) or not pool.slots:
             return NOTHING
-        slots = warm_slots(
-            pool, evaluation.time_s
-        )  # what a lighter class sends to a cold executor, everybody waits for
+        # Cold executors do not count: rows that a lighter class sends to them delay every class.
+        slots = warm_slots(pool, evaluation.time_s)
         members = replace(members, backlog_rows=smooth_backlogs(memory, members))
         saturation, period_s = evaluation.saturation, members.step_s
-        # What is not understood yet runs all the same: the slots that it takes are not there to be given away.
+        # Applications with unknown costs run too, so the slots that they use cannot be granted.
         busy, taken = busy_slots(memory, evaluation, period_s)
         room = max(slots - taken, _LEAST_ROOM * slots)
         grant = step(load_of(members), classes_of(members), settings, room, period_s, saturation.cap)
@@ -112,20 +111,20 @@ class Classes(Proposer):
     def _admissions(
         self, members: Members, granted: Floats, limits: Floats, slots: int, may_hold: bool
     ) -> list[Proposal]:
-        """What is asked of the sources."""
+        """Requests to the sources."""
         bounds = standing_bounds(members, granted, slots)
         free = np.isinf(limits)
         asked = to_hold_back(members, limits, self.settings) & ~(free & np.isfinite(bounds))
         if not may_hold:
-            asked &= free  # what the others have now stays
+            asked &= free  # the others keep their current limits
         held_back = hold_back(members, limits, granted, np.flatnonzero(asked).tolist(), slots)
         return held_back + bound_bursts(members, bounds, free)
 
     def _verdict(self, members: Members, short: bool, busy: float, slot_s: float) -> str:
         """Do all rows fit, do they not, or is it too early to tell?
 
-        Costs that were learned from small batches say little about large ones. Until slots are seen to be short, busy
-        or with work that waits for them, nobody is held back; the bounds that stand keep a true burst from doing harm.
+        Costs learned from small batches say little about large ones. Until slots are observed to be short, because they
+        are busy or work waits for them, nothing is held back. The standing bounds keep a real burst from doing harm.
         """
         waiting_s = float((members.backlog_rows * members.row_s).sum())
         seen = busy >= _PROVEN_BUSY or waiting_s >= _PROVEN_WAITING * slot_s
@@ -135,13 +134,13 @@ class Classes(Proposer):
         return "short" if self.memory.proven else _UNPROVEN
 
     def _correct(self, members: Members, busy: float) -> None:
-        """Trim the capacity that is given away by what came of the last grants."""
+        """Adjust the trim by the outcome of the last grants."""
         memory, held = self.memory, members.held
         if not held.any():
             memory.trim += (1.0 - memory.trim) * _TRIM_STEP
             return
         heaviest_held = members.weight[held].max()
-        # Whoever wants all its tasks, or is late while slots idle, is not late because of those who are held back.
+        # An application that uses all its tasks, or is slow while slots idle, is not slow because of the others.
         harmed = members.late & ~held & (members.weight > heaviest_held) & (members.wanted_slots < members.tasks)
         if bool(harmed.any()) and busy >= _PROVEN_BUSY:
             memory.trim -= _TRIM_STEP
@@ -150,7 +149,7 @@ class Classes(Proposer):
         memory.trim = min(max(memory.trim, _TRIM_RANGE[0]), _TRIM_RANGE[1])
 
     def _shares(self, members: Members, granted: Floats, limits: Floats, slots: int) -> list[Proposal]:
-        """Shares of classes, where they differ enough from those in force."""
+        """Shares of classes that differ enough from those in force."""
         proposals = []
         for group, share in class_shares(members, granted, limits, slots).items():
             before = self.memory.shares.get(group)
@@ -162,16 +161,16 @@ class Classes(Proposer):
 
 
 def _fill(members: Members, grant: Grant, room: float) -> Floats:
-    """Grants, and beyond them the slots that would stay idle, to rows that wait."""
+    """Grants, plus the slots that would stay idle, for waiting rows."""
     wanted = members.wanted_slots
-    # Nobody can hold back a source without a gate.
+    # A source without a gate cannot be held back.
     granted = np.where(members.gated, np.minimum(grant.cpus, wanted), wanted)
     spare, levels = max(room - float(granted.sum()), 0.0), int(members.level.max(initial=0)) + 1
     return granted + share_by_level(wanted - granted, np.zeros(len(members)), members.level, levels, spare)[0]
 
 
 def _account(members: Members, grant: Grant, granted: Floats, slots: int) -> str:
-    """By class: what it needs, what waits, and what it is given; the heaviest first."""
+    """By class, heaviest first: its need, its waiting rows and its grant."""
     group, count = members.group, len(members.groups)
     needs, gets, waits = (
         np.bincount(group, column, count) for column in (grant.needed_cpus, granted, members.backlog_rows)

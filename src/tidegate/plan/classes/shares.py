@@ -1,4 +1,4 @@
-"""Shares of service classes, for scheduler pools and control groups: they count only while all have work."""
+"""Shares of service classes, for scheduler pools and control groups. They matter only while all classes have work."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from tidegate.plan.classes.member import Members
 
 _LEAST_SHARE = 0.02
 _ABOVE_GRANT = 1.1
-"""Batches come in bursts of their own: with no more than its mean a class would fall behind."""
+"""Batches come in bursts, so a class that got only its mean would fall behind."""
 
 
 def class_shares(members: Members, granted: Floats, limits: Floats, slots: int) -> dict[str, float]:
-    """What is granted, times importance for classes that are not all held back: they go first.
+    """The grants, multiplied by importance for classes that are not held back entirely: they go first.
 
-    Those may also claim what arrivals at the upper edge of their forecast would take: a claim that is not used costs
-    nobody anything. But what admission lets in has to be done as well, so nobody's claim is less than its grant; and
-    where the claims are more than the slots, no class that is served in full ends up below what it needs for that.
-    A single class has nobody to share with.
+    Those may also claim what arrivals at the upper edge of their forecast would take: an unused claim costs nothing.
+    Admitted rows must be processed too, so no claim is below its grant. If the claims exceed the slots, no class that
+    is served in full ends up below its need. With a single class there is nothing to share.
     """
     group, count = members.group, len(members.groups)
     present = np.flatnonzero(np.bincount(group, minlength=count))

@@ -1,4 +1,4 @@
-"""Operators (Me-Stream): finds the operator that holds an application back, and gives it the tasks that help."""
+"""Operators (Me-Stream): finds the operator that limits an application, and rescales it."""
 
 from tidegate.plan.operators.proposer import Operators
 

@@ -1,7 +1,8 @@
-"""Executors of a parameter plan (Me-Stream, section 3.2): the slots that `N_executor + φ·level` asks for.
+"""Executors of a parameter plan (Me-Stream, section 3.2): the slots for `N_executor + φ·level`.
 
 An executor of the paper is a slot here, so the plan's executors are added up over the applications and divided by the
-slots of one executor. Where free slots are enough, the pool stays; the arbiter weighs the size against other wishes.
+slots per executor. If the free slots are enough, the pool stays as it is. The arbiter weighs the size against other
+proposals.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tidegate.plan.settings import OperatorSettings
 def wanted_executors(
     allotment: Allotment, served: Sequence[Finding], evaluation: Evaluation, rule: OperatorSettings
 ) -> Proposal | None:
-    """A larger pool, where the parameter plan of the applications that more tasks help does not fit into this one."""
+    """A larger pool, if the parameter plan of applications that benefit from more tasks does not fit into this one."""
     policy, pool = evaluation.policy, evaluation.pool
     if not served or not policy.knobs.executors or not pool.scalable:
         return None
@@ -50,13 +51,13 @@ def wanted_executors(
 
 
 def _hemmed_in(finding: Finding, slots: int) -> bool:
-    """Has its worst operator fewer tasks than there are slots, and none free for more? Else it is the pool's matter."""
+    """Does its worst operator have fewer tasks than slots, with no slot free for more? If not, the pool decides."""
     tasks = next(known.parallelism for known in finding.metrics.operators if known.name == finding.worst.operator)
     return finding.memory.stuck is not None and tasks < slots
 
 
 def _one_more(hemmed_in: Sequence[Finding], evaluation: Evaluation) -> Proposal | None:
-    """The next executor, for applications that more tasks would help if slots were free for them."""
+    """One more executor, for applications that would benefit from more tasks if slots were free for them."""
     target = evaluation.pool.requested + 1
     if not hemmed_in or target > evaluation.executor_bounds[1]:
         return None

@@ -1,8 +1,8 @@
-"""Instance scheduling (Me-Stream, section 3.4): assign along the tables, and leave alone what need not move.
+"""Instance scheduling (Me-Stream, section 3.4): assign along the tables, and move only what must move.
 
-Storm's default deals all instances of an application that changes over all slots again, in turn. Here an instance stays
-where it is while its slot lives and is not crowded; only those that are new, or whose slot is gone, are seated:
-applications by level, each task on the emptiest slot, or beside the task that feeds it where there is a choice.
+When an application changes, Storm's default distributes all its instances over all slots again, round-robin. Here an
+instance stays while its slot exists and is not crowded. Only instances that are new or have lost their slot are
+assigned: applications by level, each task to the emptiest slot, or to the slot of the task that feeds it if possible.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tidegate.plan.operators.migration import Assignment, Instance, MigrationTab
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The operators of an application, in the order of the stages, with the tasks each is to have."""
+    """The operators of an application, in the order of the stages, with their wanted number of tasks."""
 
     application: str
     parallelism: Mapping[str, int]
@@ -35,14 +35,14 @@ class Wanted:
 
 
 def places_of(pool: ExecutorPool) -> list[Place]:
-    """Every slot of the executors that are registered."""
+    """All slots of the registered executors."""
     return [
         Place(executor.host, f"{executor.id}/{slot}") for executor in pool.executors for slot in range(executor.slots)
     ]
 
 
 def live_assignment(application: str, batch: BatchSample, pool: ExecutorPool) -> dict[Instance, Place]:
-    """Where the tasks of a batch ran, from its task lists; an executor's slots are taken in turn."""
+    """Where the tasks of a batch ran, from its task lists. The slots of an executor are assigned in turn."""
     executors = {executor.id: executor for executor in pool.executors}
     assigned = {}
     for operator in batch.operators:
@@ -59,7 +59,7 @@ def live_assignment(application: str, batch: BatchSample, pool: ExecutorPool) ->
 def plan_migration(
     latest: Mapping[str, BatchSample], after: Mapping[str, Mapping[str, int]], pool: ExecutorPool, time_s: float
 ) -> MigrationTable:
-    """The tables for a new plan: from the latest batch of every application to the parallelisms that change."""
+    """The tables for a new plan: from the latest batch of every application to the changed parallelisms."""
     live: dict[Instance, Place] = {}
     wanted = []
     for name, batch in latest.items():
@@ -71,7 +71,7 @@ def plan_migration(
 
 
 def deal_in_turn(wanted: Sequence[Wanted], places: Sequence[Place]) -> dict[Instance, Place]:
-    """The default: slots interleaved over the hosts, instances dealt to them in turn."""
+    """Storm's default: interleave the slots over the hosts and assign instances to them in turn."""
     by_host: dict[str, list[Place]] = defaultdict(list)
     for place in sorted(places):
         by_host[place.host].append(place)
@@ -84,10 +84,10 @@ def deal_in_turn(wanted: Sequence[Wanted], places: Sequence[Place]) -> dict[Inst
 
 
 def schedule_instances(wanted: Sequence[Wanted], places: Sequence[Place], now: Assignment) -> Schedule:
-    """Keep what can stay, free what is gone or crowded, seat the rest, the highest level first.
+    """Keep what can stay, free what is gone or crowded, and assign the rest, highest level first.
 
-    Stages of one application follow one another, so that each operator may use every slot; two tasks of one operator on
-    a slot would run one after the other, and are put there only where there are more tasks than slots.
+    The stages of an application run one after another, so each operator may use every slot. Two tasks of one operator
+    on the same slot would run one after the other, so they share a slot only if there are more tasks than slots.
 
     >>> places = [Place("a", "0"), Place("b", "0")]
     >>> first = schedule_instances([Wanted("t", {"split": 1})], places, {})
@@ -120,19 +120,20 @@ def schedule_instances(wanted: Sequence[Wanted], places: Sequence[Place], now: A
 Operator = tuple[str, str]
 """Application and operator."""
 Seats = list[Place | None]
-"""The slots of an operator's tasks; None where one has to be found. Schedules share them: they are never changed."""
+"""The slots of an operator's tasks; None for a task without one. Schedules share these lists: never change one."""
 
 
 class Schedule(dict[Instance, Place]):
-    """An assignment that also knows the slots of every operator in a row, and the tasks that every slot holds.
+    """An assignment with an index of the slots of every operator and the number of tasks on every slot.
 
-    Most operators keep their slots from one schedule to the next: their rows are handed on, their instances untouched.
+    Most operators keep their slots from one schedule to the next, so their rows are reused and their instances
+    untouched.
     """
 
     rows: dict[Operator, Seats]
     held: dict[Place, int]
     crowded: set[Operator]
-    """Operators of which two tasks may share a slot."""
+    """Operators with two or more tasks that may share a slot."""
 
     @classmethod
     def of(cls, assignment: Assignment) -> Schedule:
@@ -148,7 +149,7 @@ class Schedule(dict[Instance, Place]):
 
 
 def _rows(wanted: Sequence[Wanted], before: Schedule) -> tuple[dict[Operator, Seats], set[Operator], bool]:
-    """Operators with the slots of their tasks, the highest level first; those that miss some; and has a task ended?"""
+    """The slots of all operators, highest level first; operators with missing slots; and whether a task has ended."""
     known, found, cut = before.rows, 0, False
     rows: dict[Operator, Seats] = {}
     missing = set()
@@ -184,7 +185,7 @@ def _without_ended(rows: Mapping[Operator, Seats]) -> Schedule:
 
 
 def _free(instance: Instance, rows: dict[Operator, Seats], assigned: Schedule) -> set[Operator]:
-    """Take its slot from a task; returns its operator."""
+    """Take a task off its slot. Returns its operator."""
     application, name, task = instance
     seats = rows[application, name] = list(rows[application, name])
     seats[task] = None
@@ -195,7 +196,7 @@ def _free(instance: Instance, rows: dict[Operator, Seats], assigned: Schedule) -
 def _thin_out(
     operator: Operator, rows: dict[Operator, Seats], slots: int, assigned: Schedule, held: dict[Place, int]
 ) -> set[Operator]:
-    """Where slots stand empty, tasks of one operator need not share one: the surplus gives up its seat."""
+    """If slots are empty, tasks of one operator need not share a slot, so the surplus tasks give theirs up."""
     room = ceil(len(rows[operator]) / slots)
     crowd: Counter[Place] = Counter()
     freed: set[Operator] = set()
@@ -216,13 +217,13 @@ def _seat(
     held: dict[Place, int],
     assigned: Schedule,
 ) -> None:
-    """Seat the tasks that have no slot yet: on the emptiest slot, or beside the task that feeds them.
+    """Assign the tasks that have no slot yet: to the emptiest slot, or to the slot of the task that feeds them.
 
     Of equally empty slots the first by host and port is taken. A slot is *full* for an operator when it has its even
-    part of the operator's tasks; beside the feeder is where that holds at most one task more than the emptiest.
+    part of the operator's tasks. The feeder's slot is used if it holds at most one task more than the emptiest.
     """
     ordered, count = sorted(places), len(places)
-    # A heap of numbers, tasks × slots + rank: to compare them is much cheaper than to compare places.
+    # A heap of numbers, tasks × slots + rank: they are much cheaper to compare than places.
     heap = [count * tasks + rank for rank, tasks in enumerate(map(held.get, ordered, repeat(0)))]
     heapify(heap)
     stages = {known.application: list(known.parallelism) for known in wanted}
@@ -238,11 +239,11 @@ def _seat(
             if seated is not None:
                 continue
             passed = None
-            while True:  # to the emptiest slot that is not full
+            while True:  # find the emptiest slot that is not full
                 entry = heap[0]
                 place = ordered[entry % count]
                 now = held_at(place, 0)
-                if entry // count < now:  # taken since it was queued: it goes further back
+                if entry // count < now:  # it got tasks since it was queued, so it moves back
                     heapreplace(heap, count * now + entry % count)
                 elif place in full:
                     passed = [*(passed or ()), heappop(heap)]
@@ -254,7 +255,7 @@ def _seat(
             if near is not None and near not in full and held[near] <= now + 1:
                 place, now = near, held[near]
             held[place] = now + 1
-            # past the named constructor, which takes three times as long
+            # bypasses the named constructor, which takes three times as long
             seats[task] = assigned[new_tuple(Instance, (application, name, task))] = place
             if room == 1 or seats.count(place) >= room:
                 full.add(place)

@@ -1,4 +1,4 @@
-"""What operator elasticity remembers: latency lines, what was tried and what came of it, pauses, migration tables."""
+"""What the operators proposer remembers: latency lines, trials and their results, pauses, and migration tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidegate.domain import BatchSample, Reason, RebalanceReport
 from tidegate.evaluate.bottleneck import Links, ThresholdModel
 from tidegate.plan.operators.migration import MigrationTable
 
-_NEW_WEIGHT = 0.5  # of a measured pause against those before it
+_NEW_WEIGHT = 0.5  # weight of a measured pause against earlier ones
 _STATELESS_PAUSE_S = 4.0
 _STATEFUL_PAUSE_S = 12.0
 _MILLION_STATE_ROWS_S = 6.0
@@ -18,30 +18,30 @@ _MOST_TABLES = 3
 
 @dataclass(slots=True)
 class Trial:
-    """A change of parallelism that was asked for, and what was promised of it."""
+    """A requested change of parallelism, and its predicted effect."""
 
     asked_s: float
     before: dict[str, int]
     after: dict[str, int]
     rows: float
-    """Of a mean batch before the change; times scale with it."""
+    """Rows of a mean batch before the change. Times scale with it."""
     execute_s: dict[str, float]
-    """Execute latency before, by operator."""
+    """Execute latency before the change, by operator."""
     predicted_s: dict[str, float]
     busy_s: dict[str, float]
     pause_s: float
     stateful: bool
     batch_s: float
     failed_tasks: float = 0.0
-    """Attempts that failed in a mean batch before; above zero, they were why the change was asked for."""
+    """Failed attempts in a mean batch before the change. If above zero, they were the reason for the change."""
     reversal: bool = False
     restarted: bool = False
-    """The application has been seen to start anew since."""
+    """Whether the application has restarted since."""
 
 
 @dataclass(slots=True)
 class Useless:
-    """More tasks did not help an operator, at this load, this cost and this many slots."""
+    """More tasks did not help an operator at this load, this cost and this many slots."""
 
     text: str
     rows_per_s: float
@@ -52,7 +52,7 @@ class Useless:
 
 @dataclass(slots=True)
 class Reversal:
-    """Parallelisms to return to, because what was tried did harm; it is due until it is carried out."""
+    """Parallelisms to return to, because a trial did harm. It stays due until it is carried out."""
 
     after: dict[str, int]
     execute_s: dict[str, float]
@@ -61,26 +61,26 @@ class Reversal:
 
 @dataclass(slots=True)
 class ApplicationMemory:
-    """One application; it ends with it."""
+    """Memory of one application. It is dropped when the application ends."""
 
     threshold: ThresholdModel = field(default_factory=ThresholdModel)
     links: Links = field(default_factory=Links)
     batches: list[BatchSample] = field(default_factory=list)
-    """Warm batches of the last interval that ran with the same parallelism."""
+    """Warm batches of the last interval with the same parallelism."""
     pressed_s: list[float] = field(default_factory=list)
-    """When batches were committed that came too close to the objective."""
+    """Commit times of batches that came too close to the objective."""
     seen_s: float = 0.0
     looked_s: float | None = None
     stuck: Reason | None = None
-    """Why nothing could be done at the last look, where something should have been."""
+    """Why nothing could be done at the last look although something should have been."""
     trial: Trial | None = None
     reversal: Reversal | None = None
     useless: dict[str, Useless] = field(default_factory=dict)
     parallelism_ignored: dict[str, int] = field(default_factory=dict)
-    """How often another parallelism was asked for in vain, by operator."""
+    """By operator: how often a requested parallelism was ignored."""
 
     def count_ignored(self, operators: Iterable[str]) -> None:
-        """Another parallelism was asked for these in vain; what else was asked for with it goes on."""
+        """Count a requested parallelism that these operators ignored. Other parts of the same request continue."""
         for name in tuple(operators):
             self.parallelism_ignored[name] = self.parallelism_ignored.get(name, 0) + 1
             if self.trial is not None:
@@ -93,14 +93,14 @@ class ApplicationMemory:
             self.reversal = None
 
     def start_anew(self) -> None:
-        """The application runs differently from now on: what was measured before says nothing about it."""
+        """Discard the measurements: the application runs differently from now on."""
         self.threshold = ThresholdModel()
         self.batches = []
         self.pressed_s = []
         self.stuck = None
 
     def take_other_slots(self) -> None:
-        """The pool has another size: what was promised was promised for other slots."""
+        """Reset after a change of the pool's size: predictions were made for other slots."""
         self.start_anew()
         self.trial = None
         self.reversal = None
@@ -108,19 +108,20 @@ class ApplicationMemory:
 
 @dataclass(slots=True)
 class OperatorsMemory:
-    """All that the proposer remembers between two steps."""
+    """Everything the proposer remembers between two steps."""
 
     applications: dict[str, ApplicationMemory] = field(default_factory=dict)
     pauses_s: dict[str, float] = field(default_factory=dict)
-    """Exponential mean of measured pauses, by application and whether state moved; it outlives the application."""
+    """Exponential mean of measured pauses, by application and whether state moved. Kept after the application ends."""
     tables: list[MigrationTable] = field(default_factory=list)
-    """The newest last."""
+    """Newest last."""
     slots: int | None = None
 
     def learn_report(self, application: str, report: RebalanceReport) -> str | None:
-        """Take in how a restart went; returns what to say where it was rolled back.
+        """Record how a restart went. Returns a message if it was rolled back.
 
-        A rolled-back rescale counts once: the world may also answer that it failed, for targets of an earlier decision.
+        A rolled-back rescale counts once: the world may also report it as failed for the targets of an earlier
+        decision.
         """
         known = self.applications[application]
         trial = known.trial
@@ -136,13 +137,13 @@ class OperatorsMemory:
         return f"{application}: the rescale was rolled back ({report.note or 'no reason given'})"
 
     def learn_pause(self, application: str, stateful: bool, pause_s: float) -> None:
-        """Take in how long a restart paused the application."""
+        """Record how long a restart paused the application."""
         key = _pause_key(application, stateful)
         before_s = self.pauses_s.get(key, pause_s)
         self.pauses_s[key] = before_s + _NEW_WEIGHT * (pause_s - before_s)
 
     def pause_s(self, application: str, stateful: bool, state_rows: int) -> float:
-        """How long a restart will take: as measured, or else by what such restarts usually take.
+        """How long a restart will take: as measured, or by default what such restarts usually take.
 
         >>> memory = OperatorsMemory()
         >>> memory.pause_s("words", stateful=True, state_rows=500_000)

@@ -1,7 +1,7 @@
 """Migration tables (Me-Stream, section 3.3): where every operator instance was, and where the plan puts it.
 
-`N(k, v)` maps the host before to the host after, `P(k, v)` the slot (Storm's port) before to the slot after. Spark
-places tasks itself, so the tables are steered, not dictated, and `agreement` tells how far the world followed them.
+`N(k, v)` maps the old host to the new host, `P(k, v)` the old slot (Storm's port) to the new slot. Spark places tasks
+itself, so the tables guide placement but cannot enforce it. `agreement` tells how far the world followed them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Instance(NamedTuple):
 
 
 class Place(NamedTuple):
-    """One slot: the host, and the port there; an executor `e` with two slots has the ports `e/0` and `e/1`."""
+    """One slot: the host, and the port on it. An executor `e` with two slots has the ports `e/0` and `e/1`."""
 
     host: str
     port: str
@@ -38,7 +38,7 @@ Assignment = Mapping[Instance, Place]
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One line of the tables; no place before is an instance that starts, none after one that ends."""
+    """One line of the tables. Without a place before, the instance starts; without one after, it ends."""
 
     instance: Instance
     before: Place | None
@@ -51,7 +51,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class MigrationTable:
-    """Both tables, line by line; plain data that can be written down.
+    """Both tables, line by line, as plain data.
 
     >>> here, there = Place("s1", "6700"), Place("s3", "6702")
     >>> table = migrate({Instance("t1", "split", 0): here}, {Instance("t1", "split", 0): there})
@@ -88,13 +88,13 @@ class MigrationTable:
 
 
 def migrate(before: Assignment, after: Assignment, time_s: float = 0.0) -> MigrationTable:
-    """Fill the tables from the live assignment and complete them from the new plan."""
+    """Fill the tables from the live assignment and the new plan."""
     instances = sorted({*before, *after})
     return MigrationTable([Move(known, before.get(known), after.get(known)) for known in instances], time_s)
 
 
 def agreement(table: MigrationTable, seen: Assignment) -> float | None:
-    """Share of the planned instances on the executor that the table gave them; None where none of them was seen.
+    """Share of the planned instances on the executor that the table gave them, or None if none of them was seen.
 
     >>> one, two = Instance("a", "b", 0), Instance("a", "b", 1)
     >>> table = migrate({}, {one: Place("x", "0"), two: Place("y", "0")})

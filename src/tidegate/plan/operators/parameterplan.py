@@ -1,11 +1,11 @@
-"""Parameter plans (Me-Stream, section 3.2): who gets the free slots, by either of two rules.
+"""Parameter plans (Me-Stream, section 3.2): two rules for assigning free slots.
 
-*Bottleneck-level priority*: free slots go to the highest level first, then down; for levels that are far apart.
+*Bottleneck-level priority*: free slots go to the highest level first, then down. It is for levels that are far apart.
 *Parameter-plan priority*: executors grow to `N_executor + φ·level` and tasks by the same factor,
 
     N'_task = N_task · (N_executor + φ·level) / N_executor
 
-for levels that are close together. An executor of the paper is a slot here. No plan exceeds the slots there are.
+for levels that are close together. An executor of the paper is a slot here. No plan exceeds the existing slots.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from math import floor, sqrt
 from typing import Literal
 
-_FAR_APART = 0.5  # standard deviation against the mean of the bottleneck times
+_FAR_APART = 0.5  # standard deviation relative to the mean of the bottleneck times
 
 Rule = Literal["level", "parameter"]
 
@@ -27,12 +27,12 @@ class Demand:
     application: str
     executors: int
     tasks: int
-    """Of its worst operator."""
+    """Tasks of its worst operator."""
     level: int
     time_s: float = 0.0
     """The bottleneck time of its worst operator."""
     useful: int | None = None
-    """More executors than these are of no use to it; None where that is not known."""
+    """Largest number of executors that it can use; None if unknown."""
 
     def __post_init__(self) -> None:
         if self.executors < 1 or self.tasks < 1 or self.level < 1:
@@ -41,7 +41,7 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What an application may have after the plan."""
+    """What an application gets under the plan."""
 
     application: str
     executors: int
@@ -49,7 +49,7 @@ class Grant:
 
 
 def choose_rule(demands: Sequence[Demand]) -> Rule:
-    """Far apart, or alone: by level. Close together: by parameter plan.
+    """By level if far apart or alone, by parameter plan if close together.
 
     >>> near = [Demand("a", 4, 4, 2, time_s=1.0), Demand("b", 4, 4, 1, time_s=0.9)]
     >>> choose_rule(near), choose_rule([*near, Demand("c", 4, 4, 3, time_s=9.0)]), choose_rule(near[:1])
@@ -63,7 +63,7 @@ def choose_rule(demands: Sequence[Demand]) -> Rule:
 
 
 def plan_parameters(demands: Sequence[Demand], free_slots: int, rule: Rule, phi: float = 1.0) -> tuple[Grant, ...]:
-    """Grants in the order of the demands; together they grow by no more than the free slots, highest level first.
+    """Grants in the order of the demands. In total they grow by no more than the free slots, highest level first.
 
     >>> plan_parameters([Demand("t1", 8, 16, level=4), Demand("t2", 10, 10, level=2)], free_slots=6, rule="parameter")
     (Grant(application='t1', executors=12, tasks=24), Grant(application='t2', executors=12, tasks=12))

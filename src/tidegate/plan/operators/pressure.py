@@ -20,13 +20,13 @@ from tidegate.plan.settings import OperatorSettings
 
 _MOST_BATCHES = 40
 _LEAST_BATCHES = 5
-_PILES_UP = 1.5  # rows that wait, over the recurrences asked for
-_CATCHES_UP = 1.5  # a batch this much larger than usual after a restart works off the pause
+_PILES_UP = 1.5  # growth of the waiting rows over the required recurrences
+_CATCHES_UP = 1.5  # a batch this much larger than usual after a restart clears the backlog of the pause
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """Rising arrivals: what is on its way, and the slots that there are for it."""
+    """Rising arrivals: the expected rate, and the slots available for it."""
 
     rows_per_s: float
     slots: int
@@ -35,7 +35,7 @@ class Outlook:
 def take_in(
     memory: ApplicationMemory, batches: Sequence[BatchSample], objective: Objective, rule: OperatorSettings
 ) -> bool:
-    """Learn from new batches; True where one of them asks for a closer look."""
+    """Learn from new batches. True if one of them calls for a closer look."""
     alarmed = False
     for batch in batches:
         if batch.warming:
@@ -56,7 +56,7 @@ def take_in(
             memory.pressed_s.append(batch.committed_s)
         working_s = batch.duration_s - (batch.overhead_s or 0.0)
         exceeds = add_latency(memory.threshold, batch.committed_s, working_s, rule.accuracy, rule.interval_s)
-        # A bottleneck that nothing could be done about is not news; that it got worse is.
+        # A bottleneck that cannot be fixed is not news, unless it gets worse.
         alarmed = alarmed or exceeds or ((pressed or _failed_tasks(batch) > 0) and memory.stuck is None)
     if batches:
         _drop_old(memory, rule.interval_s)
@@ -64,7 +64,7 @@ def take_in(
 
 
 def row_latency_s(batch: BatchSample, objective: Objective) -> float:
-    """What the slowest rows of a batch took, up to the objective's percentile; at least its duration."""
+    """Latency of the slowest rows of a batch, up to the objective's percentile, or its duration if that is unknown."""
     if batch.latency is None:
         return batch.duration_s
     return batch.latency.p99_s if objective.percentile > 0.9 else batch.latency.p90_s
@@ -144,7 +144,7 @@ def _drop_old(memory: ApplicationMemory, interval_s: float) -> None:
 
 
 def _same_shape(before: BatchSample, batch: BatchSample) -> bool:
-    """The same operators and tasks? Those of the source may differ from batch to batch, with the rows there are."""
+    """The same operators and tasks? Tasks of the source may differ from batch to batch, depending on the rows."""
     if len(before.operators) != len(batch.operators):
         return False
     return all(

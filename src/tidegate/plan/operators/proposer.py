@@ -1,7 +1,8 @@
-"""The operators proposer: finds the operator that holds an application back and gives it the tasks that help.
+"""The operators proposer: finds the operator that limits an application, and rescales it.
 
-Metrics → bottlenecks → parameter plan → migration plan → instance schedule, after Me-Stream; then what the paper leaves
-out: is more parallelism of any use, does the restart earn its pause, and did it keep its promise?
+It follows Me-Stream: metrics → bottlenecks → parameter plan → migration plan → instance schedule. It adds what the
+paper leaves out: does more parallelism help, is the restart worth its pause, and did the change have the predicted
+effect?
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _TAKEN_UP = frozenset({Outcome.DONE, Outcome.UNDER_WAY})
 
 
 class Operators(Proposer):
-    """Rescales operators, several of an application in one restart; says why where that cannot help."""
+    """Rescales operators, several of an application in one restart. If that cannot help, it says why."""
 
     name = "operators"
 
@@ -43,13 +44,13 @@ class Operators(Proposer):
         self.settings = settings or OperatorSettings()
         self._seen: tuple[ExecutorPool, float] | None = None
         """The pool and the time of the last look."""
-        # What the last look came to: no memory, it is worked out anew at every step.
+        # Result of the last look. Not part of the memory, because every step computes it again.
         self._changes: dict[str, tuple[Change, Reason]] = {}
         self._growth: Proposal | None = None
         self._reasons: list[Reason] = []
 
     def watch(self, evaluation: Evaluation) -> None:
-        """Take in new batches and what came of earlier changes; what would help now is worked out from that alone."""
+        """Take in new batches and the results of earlier changes. The result depends only on observations."""
         self._seen = evaluation.pool, evaluation.time_s
         self._changes, self._growth, self._reasons = {}, None, []
         self._forget(evaluation)
@@ -66,7 +67,7 @@ class Operators(Proposer):
             elif seen.sample.rebalancing:
                 self._reasons.append(Reason("hold-restarting", f"{seen.name}: a restart is under way"))
             elif seen.distrust is not None:
-                continue  # the pool's proposer says it
+                continue  # the pool proposer reports it
             elif memory.trial is not None:
                 self._reasons += self._follow_up(seen, memory, evaluation)
             elif memory.reversal is None:
@@ -80,7 +81,7 @@ class Operators(Proposer):
             self._serve(findings, held, evaluation)
 
     def propose(self, evaluation: Evaluation) -> Plan:
-        """Every change that the last look came to; several operators of an application are one restart."""
+        """All changes found by the last look. Several operators of an application are one restart."""
         proposals = [
             Proposal(SetParallelism(name, operator, tasks), reason, change.pause_s)
             for name, (change, reason) in self._changes.items()
@@ -90,7 +91,7 @@ class Operators(Proposer):
         return Plan(tuple(proposals), tuple(self._reasons))
 
     def learn(self, decision: Decision, receipt: Receipt) -> None:
-        """A change that the world took up is on trial from now on; what is refused twice is not asked for again."""
+        """Accepted changes are on trial from now on. A change refused twice is not requested again."""
         answers = {answer.action: answer.outcome for answer in receipt.actions}
         taken_up: dict[str, dict[str, int]] = {}
         for action in decision.actions:
@@ -98,7 +99,7 @@ class Operators(Proposer):
                 continue
             if answers.get(action) in _TAKEN_UP:
                 taken_up.setdefault(action.application, {})[action.operator] = action.parallelism
-            else:  # refused, failed, or no answer: the world takes it for reached, although the operator runs otherwise
+            else:  # refused, failed, or no answer: the world considers it reached although the operator runs otherwise
                 self.memory.applications[action.application].count_ignored([action.operator])
         if self._seen is None:
             return
@@ -112,10 +113,10 @@ class Operators(Proposer):
                 }
                 self.memory.keep(plan_migration(latest, {name: after}, pool, time_s))
 
-    # what is known
+    # memory
 
     def _forget(self, evaluation: Evaluation) -> None:
-        """Models end with their application; a pool of another size makes promises void."""
+        """Models end with their application. A change of the pool's size invalidates predictions."""
         for name, memory in list(self.memory.applications.items()):
             place = evaluation.places.get(name)
             if place is not None and evaluation.status.running[place]:
@@ -131,7 +132,7 @@ class Operators(Proposer):
     def _follow_up(
         self, seen: ApplicationEvaluation, memory: ApplicationMemory, evaluation: Evaluation
     ) -> list[Reason]:
-        """A change was asked for: has it arrived, did it help, should it go back?"""
+        """A change was requested: has it taken effect, did it help, should it be reverted?"""
         trial, metrics, slots = memory.trial, self._metrics(seen, memory), evaluation.pool.slots
         assert trial is not None
         if names := ignoring(trial, metrics, evaluation.time_s):
@@ -151,14 +152,14 @@ class Operators(Proposer):
         return reasons + self._compare_migration(seen.name, memory, evaluation)
 
     def _go_back(self, seen: ApplicationEvaluation, memory: ApplicationMemory, due: Reversal) -> None:
-        """Ask for what was better before, again at every step: guards may hold it back for a while."""
+        """Request the previous parallelism, again at every step, because guards may hold it back for a while."""
         metrics = self._metrics(seen, memory)
         if metrics is None:
             return
         now = {operator.name: operator.parallelism for operator in metrics.operators}
         after = {name: tasks for name, tasks in due.after.items() if now.get(name, tasks) != tasks}
         if not after:
-            memory.reversal = None  # somebody else has turned it back
+            memory.reversal = None  # it has already been reverted
             return
         execute_s = {name: due.execute_s[name] for name in after}
         rescaling = Rescaling({name: now[name] for name in after}, after, execute_s, gain_s=0.0)
@@ -169,7 +170,7 @@ class Operators(Proposer):
     def _metrics(self, seen: ApplicationEvaluation, memory: ApplicationMemory) -> ApplicationMetrics | None:
         return aggregate(seen.sample, memory.batches, memory.links)
 
-    # what is wrong
+    # diagnosis
 
     def _look(
         self,
@@ -178,7 +179,7 @@ class Operators(Proposer):
         alarmed: bool,
         evaluation: Evaluation,
     ) -> tuple[Finding | None, Reason | None]:
-        """The bottleneck test: fast while the latency's line moves, slowly when it is stable."""
+        """The bottleneck test: often while the latency line moves, rarely when it is stable."""
         name, rule, now_s = seen.name, self.settings, evaluation.time_s
         if not evaluation.pool.slots:
             return None, Reason("hold-no-executors", f"{name}: no executor is registered")
@@ -207,10 +208,10 @@ class Operators(Proposer):
         useless = refusals(memory) | _verdicts(memory, metrics, evaluation.pool.slots)
         return Finding(memory, metrics, worst, why, useless, rising), None
 
-    # what to do
+    # changes
 
     def _serve(self, findings: list[Finding], held: dict[str, float], evaluation: Evaluation) -> None:
-        """Work out the changes, the highest level first, and the executors that they ask for."""
+        """Compute the changes, highest level first, and the executors that they need."""
         allotment = allot(findings, held, evaluation, self.settings)
         if allotment is None:
             return
@@ -236,7 +237,7 @@ class Operators(Proposer):
 
 
 def _verdicts(memory: ApplicationMemory, metrics: ApplicationMetrics, slots: int) -> dict[str, str]:
-    """Operators for which more tasks are known to be useless; verdicts that the world has overtaken are dropped."""
+    """Operators for which more tasks are known to be useless. Outdated verdicts are dropped."""
     by_name = {operator.name: operator for operator in metrics.operators}
     memory.useless = {
         name: known
@@ -247,17 +248,17 @@ def _verdicts(memory: ApplicationMemory, metrics: ApplicationMetrics, slots: int
 
 
 def _expected(seen: ApplicationEvaluation) -> float:
-    """Rows per second that the recent trend leads to; 0 where it is not known."""
+    """Rows per second according to the recent trend; 0 if unknown."""
     return seen.workload.expected_rows_per_s if seen.workload else 0.0
 
 
 def _rises(seen: ApplicationEvaluation) -> bool:
-    """Is more on its way than came so far?"""
+    """Is the expected rate higher than the current arrivals?"""
     return seen.workload is not None and _expected(seen) > _RISES * seen.workload.arrival_rows_per_s
 
 
 def _looked_into(evaluation: Evaluation) -> tuple[ApplicationEvaluation, ...]:
-    """Applications that can be restarted; of very many only those whose turn it is."""
+    """Applications that can be restarted. If there are very many, only those whose turn it is."""
     if len(evaluation.samples) <= _MOST_APPLICATIONS:
         return evaluation.applications
     places = [evaluation.places[name] for name in evaluation.details]

@@ -1,4 +1,4 @@
-"""From findings to changes: which application may grow how far, what that gains, and whether it is worth a restart."""
+"""From findings to changes: how far each application may grow, what that gains, and whether it is worth a restart."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from tidegate.plan.settings import OperatorSettings
 
 _SERIOUS = frozenset({"overload", "failures"})
 _MOST_OF_IT = 0.5
-_ROOM = 0.1  # of the time between two batches: what tasks for a larger pool may cost in this one
-_MORE_SOURCE_TASKS = 2  # times as many, when tasks fail: halved partitions need half of what failed
+_ROOM = 0.1  # share of the time between two batches that tasks for a larger pool may cost in the current one
+_MORE_SOURCE_TASKS = 2  # factor when tasks fail: halved partitions need half of what failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,38 +41,38 @@ class Finding:
     why: Reason
     useless: dict[str, str]
     rising: bool = False
-    """More rows are on their way than have come so far."""
+    """Whether arrivals are expected to rise."""
 
     @property
     def serious(self) -> bool:
-        """Rows pile up, or tasks fail: the source's parallelism rises too, and a restart need not pay."""
+        """Rows pile up or tasks fail: the source's parallelism rises too, and the restart need not pay for itself."""
         return self.why.code in _SERIOUS
 
     @property
     def pressing(self) -> bool:
-        """Without more tasks rows pile up without end: the pause is paid back whatever it takes."""
+        """Without more tasks rows pile up without end, so the pause is justified whatever it costs."""
         return self.serious or self.why.code == "outlook"
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Another parallelism for operators of one application: one restart."""
+    """New parallelisms for operators of one application: one restart."""
 
     metrics: ApplicationMetrics
     rescaling: Rescaling
     pause_s: float
     failed_tasks: float = 0.0
-    """Above zero where failures are why it is made."""
+    """Above zero if failures are the reason for the change."""
     reversal: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Allotment:
-    """The tasks that each application may have, the highest level first, and how that came about."""
+    """The tasks that each application may have, highest level first, and the rule behind it."""
 
     rule: Rule
     others: int
-    """Slots that the other applications hold."""
+    """Slots held by the other applications."""
     demands: dict[str, Demand]
     shares: tuple[tuple[Finding, int, str], ...]
 
@@ -80,7 +80,7 @@ class Allotment:
 def allot(
     findings: list[Finding], held: dict[str, float], evaluation: Evaluation, rule: OperatorSettings
 ) -> Allotment | None:
-    """Levels, then free slots by either rule; None where nobody asks."""
+    """Assign levels, then free slots by one of the rules. None if there are no findings."""
     if not findings:
         return None
     slots = evaluation.pool.slots
@@ -103,7 +103,7 @@ def allot(
 
 
 def in_the_way(held: Mapping[str, float], names: Collection[str], evaluation: Evaluation) -> dict[str, float]:
-    """Slots held by other applications that weigh at least as much as one of these; lighter classes stand back."""
+    """Slots held by other applications with at least the smallest weight of these. Lighter classes yield."""
     weight, places = evaluation.promises.weight, evaluation.places
     least = min(float(weight[places[name]]) for name in names)
     return {name: slots for name, slots in held.items() if name not in names and weight[places[name]] >= least}
@@ -128,7 +128,7 @@ def serve(
     )
     if change_of(metrics, rescaling, memory).pause_s > objective.latency_s:
         rescaling = _without_state(rescaling, metrics)
-    if finding.rising and not failures:  # more executors will come, and shall find tasks without another restart
+    if finding.rising and not failures:  # more executors will come, and they should find tasks without another restart
         rescaling = with_room(rescaling, metrics, slots, min(most, slots), reach_of(evaluation), rule.task_overhead_s)
     suffices = latency_after_s(metrics, rescaling.gain_s) <= objective.latency_s
     found = diagnose(metrics, finding.worst, rescaling, slots, finding.useless, suffices)
@@ -155,7 +155,7 @@ def serve(
 
 
 def _without_state(rescaling: Rescaling, metrics: ApplicationMetrics) -> Rescaling:
-    """Moving state pauses for longer than the objective: it stays where the others gain most of the time without it."""
+    """If moving state pauses for longer than the objective, leave it out, provided the others gain most of the time."""
     stages = {operator.name: operator for operator in metrics.operators}
     kept = {name: tasks for name, tasks in rescaling.after.items() if not stages[name].stateful}
     gain_s = sum(stages[name].execute_latency_s - rescaling.execute_s[name] for name in kept)
@@ -166,7 +166,7 @@ def _without_state(rescaling: Rescaling, metrics: ApplicationMetrics) -> Rescali
 
 
 def reach_of(evaluation: Evaluation) -> int:
-    """Slots that the pool may come to have: executors come and go by themselves, tasks for them cost a restart."""
+    """Slots that the pool may reach. Executors can be added without a restart, tasks for them cannot."""
     pool, policy = evaluation.pool, evaluation.policy
     if not (pool.scalable and policy.knobs.executors):
         return pool.slots
@@ -176,16 +176,16 @@ def reach_of(evaluation: Evaluation) -> int:
 def with_room(
     rescaling: Rescaling, metrics: ApplicationMetrics, slots: int, most: int, reach: int, task_overhead_s: float
 ) -> Rescaling:
-    """The same, with tasks for a pool that grows: executors come without a restart, more tasks for them do not.
+    """The same, with tasks for a growing pool: adding executors needs no restart, adding tasks does.
 
-    Operators that get all they may have, `most`, get several waves for the slots, as many as hardly lengthen a batch.
+    Operators that get their maximum, `most`, get several waves for the slots, as many as hardly lengthen a batch.
     """
     period_s = max(metrics.interval_s, metrics.batch_s)
     by_name = {operator.name: operator for operator in metrics.operators}
     after, execute_s, gain_s = dict(rescaling.after), dict(rescaling.execute_s), rescaling.gain_s
     for name, tasks in rescaling.after.items():
         if tasks < most or by_name[name].stateful:
-            continue  # fewer were better, or the state would be cut into more parts than anybody may ever need
+            continue  # fewer were better, or the state would be split into more partitions than can ever be needed
         scaling = stage_scaling(by_name[name], min(task_overhead_s, by_name[name].busy_s / by_name[name].parallelism))
         for waves in range(reach // slots, 1, -1):
             longer_s = scaling.predict_s(waves * slots, slots) - execute_s[name]
@@ -197,7 +197,7 @@ def with_room(
 
 
 def _hemmed_in(finding: Finding, slots: int, task_overhead_s: float) -> Diagnosis | None:
-    """More tasks would help, if others did not hold the slots for them."""
+    """More tasks would help if other applications did not hold the slots."""
     metrics, worst = finding.metrics, finding.worst
     wider = best_rescaling(metrics, slots, slots, task_overhead_s, frozen=finding.useless)
     if wider.gain_s < LEAST_GAIN * metrics.batch_s:
@@ -216,14 +216,14 @@ def change_of(
     failed_tasks: float = 0.0,
     reversal: bool = False,
 ) -> Change:
-    """The rescaling as one restart, with the pause that it will take."""
+    """The rescaling as one restart, with its expected pause."""
     stateful = any(operator.stateful for operator in metrics.operators if operator.name in rescaling.after)
     pause_s = memory.pause_s(metrics.name, stateful, metrics.state_rows)
     return Change(metrics, rescaling, pause_s, failed_tasks, reversal)
 
 
 def demand_of(finding: Finding, level: int, slots: int, task_overhead_s: float) -> Demand:
-    """What an application holds, and how much more it could use on a pool of `slots`."""
+    """What an application holds, and how much it could use on a pool of `slots`."""
     tasks = next(known.parallelism for known in finding.metrics.operators if known.name == finding.worst.operator)
     best = best_rescaling(finding.metrics, slots, slots, task_overhead_s, frozen=finding.useless)
     useful = max([tasks, *best.after.values()])

@@ -1,4 +1,4 @@
-"""What came of a rescale: did the parallelism change, did it help as promised, should it be taken back?"""
+"""Judges a rescale: did the parallelism change, did it help as predicted, should it be reverted?"""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from tidegate.plan.operators.memory import ApplicationMemory, Trial, Useless
 from tidegate.plan.operators.rescale import Change
 
 FAIR_PART = 1 / 3
-"""Share of the promised gain that has to show; caches, other queries and shared cores take the rest."""
+"""Share of the predicted gain that must show. Caches, other queries and shared cores take the rest."""
 JUDGED_BATCHES = 5
-"""The latest batches by which a rescale is judged."""
-_SETTLED_BATCHES = 8  # after a restart, caches and processes are cold for more than the first batch
+"""Number of latest batches by which a rescale is judged."""
+_SETTLED_BATCHES = 8  # after a restart, caches and processes stay cold for longer than the first batch
 _PATIENCE_S = 30.0
 _LONGER_BATCH = 4.0
 _HARM = 1.05
 _NEGLIGIBLE = 0.01
 _WASTE = 1.25
 _OTHER_LOAD = 1.5
-_FIXED_AFTER = 2  # changes that were ignored
+_FIXED_AFTER = 2  # ignored requests
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What a trial showed, by operator; `back` are parallelisms to return to."""
+    """The result of a trial, by operator. `back` holds parallelisms to return to."""
 
     helped: dict[str, str]
     useless: dict[str, Useless]
@@ -33,7 +33,7 @@ class Judgement:
 
 
 def begin(change: Change, after: Mapping[str, int], now_s: float) -> Trial:
-    """The trial of the part of a change that the world took up: `after`, by operator."""
+    """Start the trial of the accepted part of a change: `after`, by operator."""
     metrics, rescaling = change.metrics, change.rescaling
     touched = [operator for operator in metrics.operators if operator.name in after]
     return Trial(
@@ -53,7 +53,7 @@ def begin(change: Change, after: Mapping[str, int], now_s: float) -> Trial:
 
 
 def ignoring(trial: Trial, metrics: ApplicationMetrics | None, now_s: float) -> list[str]:
-    """Operators that run with the old parallelism after a restart, or although there was time for one."""
+    """Operators that still run with the old parallelism after a restart, or after enough time for one."""
     if metrics is None or not (trial.restarted or _overdue(trial, now_s)):
         return []
     now = {operator.name: operator.parallelism for operator in metrics.operators}
@@ -61,7 +61,7 @@ def ignoring(trial: Trial, metrics: ApplicationMetrics | None, now_s: float) -> 
 
 
 def settled(trial: Trial, metrics: ApplicationMetrics | None) -> bool:
-    """Enough batches ran as asked."""
+    """Have enough batches run with the requested parallelism?"""
     if metrics is None or metrics.batches < _SETTLED_BATCHES:
         return False
     now = {operator.name: operator.parallelism for operator in metrics.operators}
@@ -69,7 +69,7 @@ def settled(trial: Trial, metrics: ApplicationMetrics | None) -> bool:
 
 
 def judge(trial: Trial, metrics: ApplicationMetrics, slots: int) -> Judgement:
-    """Compare what was promised with what is measured, both for batches of the size that they have now."""
+    """Compare prediction and measurement, both scaled to the current batch size."""
     scale = metrics.rows / trial.rows if trial.rows else 1.0
     helped: dict[str, str] = {}
     useless: dict[str, Useless] = {}
@@ -97,7 +97,7 @@ def judge(trial: Trial, metrics: ApplicationMetrics, slots: int) -> Judgement:
 
 
 def still_useless(useless: Useless, operator: OperatorMetrics, metrics: ApplicationMetrics, slots: int) -> bool:
-    """Does the verdict still hold, or are load, cost or slots so different that it is worth another try?"""
+    """Does the verdict still hold, or have load, cost or slots changed enough for another try?"""
     cost_s = operator.busy_s / max(metrics.rows, 1.0)
     same_cost = any(not _differs(cost_s, known_s) for known_s in useless.busy_s_per_row)
     same_pool = not _differs(slots, useless.slots)
@@ -105,7 +105,7 @@ def still_useless(useless: Useless, operator: OperatorMetrics, metrics: Applicat
 
 
 def refusals(memory: ApplicationMemory) -> dict[str, str]:
-    """Operators whose parallelism did not change although it was asked for twice."""
+    """Operators whose parallelism did not change although it was requested twice."""
     return {
         name: f"its parallelism did not change when asked {count} times: it is fixed"
         for name, count in memory.parallelism_ignored.items()
@@ -114,7 +114,7 @@ def refusals(memory: ApplicationMemory) -> dict[str, str]:
 
 
 def _overdue(trial: Trial, now_s: float) -> bool:
-    """A restart waits for the batch under way, and a pool that is behind runs long ones."""
+    """A restart waits for the running batch, and a pool that is behind runs long batches."""
     return now_s > trial.asked_s + trial.pause_s + _PATIENCE_S + _LONGER_BATCH * trial.batch_s
 
 
