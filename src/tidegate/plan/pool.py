@@ -381,7 +381,7 @@ def _worth_a_look(evaluation: Evaluation, pressed: Flags) -> list[ApplicationEva
     places = np.flatnonzero(evaluation.usable)
     most = _MOST_ROLLED_OUT if len(places) <= _FEW else _ROLLED_OUT_OF_MANY
     if len(places) > most:
-        urgency = np.where(pressed, 1e9, 0.0) + evaluation.busy_slots
+        urgency = np.where(evaluation.usable, np.where(pressed, 1e9, 0.0) + evaluation.busy_slots, -1.0)
         places = np.sort(np.argpartition(urgency, -most)[-most:])
         evaluation.expected.prepare(places.tolist())
     return [evaluation.of(place) for place in places.tolist()]

@@ -34,7 +34,7 @@ import org.apache.spark.sql.streaming.StreamingQuery;
  */
 public class Limiter implements Consumer, Supplier, Runnable {
     private static final long POLL_MS = 50;
-    private static final long LOOK_MS = 5;
+    private static final long LOOK_MS = 2;
     private static final long NONE = -1;
     private static final double FILE_ROWS = 1000.0;
     private static final long PLAN_WAIT_MS = 5000;

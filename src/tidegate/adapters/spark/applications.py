@@ -73,12 +73,14 @@ class ApplicationBook:
         self._kafka = kafka
         self._stages = StageBook()
         self._runs: dict[str, _Run] = {}
+        self._stateful: dict[str, frozenset[str]] = {}
+        """By application. Kept across restarts: a new run does not show its operators before its first batch."""
 
     def active_queries(self) -> int:
         return sum(run.running for run in self._runs.values())
 
     def stateful_operators(self, application: str) -> frozenset[str]:
-        return next((run.stateful for run in self._runs.values() if run.name == application), frozenset())
+        return self._stateful.get(application, frozenset())
 
     def knows(self, application: str) -> bool:
         return any(run.name == application and run.running for run in self._runs.values())
@@ -146,6 +148,8 @@ class ApplicationBook:
             else:
                 still.append((progress, seen + 1))  # keeps the order of the batches
         run.waiting = still
+        if run.stateful:
+            self._stateful[run.name] = run.stateful
         if under_way := look.under_way.get(run_id):
             run.tasks = max(run.tasks, under_way.tasks_done + under_way.tasks_left)
         measured = all(batch.latency is not None for batch in batches if batch.rows)
