@@ -60,6 +60,9 @@ def in_hindsight(need: Need) -> str:
     """
     >>> in_hindsight(Need(4, "orders", late_share=0.042, known_s=1800.0))
     'with 3 executors, 4.2 % of the rows of orders in the last 30 min would have been over its objective'
+    >>> in_hindsight(Need(2, "orders", late_share=0.042, known_s=25.0))
+    'with 1 executor, 4.2 % of the rows of orders in the last 25 s would have been over its objective'
     """
     late = f"with {executors(need.size - 1)}, {share(need.late_share)} of the rows of {need.application}"
-    return f"{late} in the last {need.known_s / 60:.0f} min would have been over its objective"
+    span = f"{need.known_s / 60:.0f} min" if need.known_s >= 90 else f"{need.known_s:.0f} s"
+    return f"{late} in the last {span} would have been over its objective"
