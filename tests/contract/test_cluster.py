@@ -119,7 +119,7 @@ def test_each_batch_is_told_once_in_order_with_its_numbers(world: World) -> None
             assert batch.busy_s > 0
             assert batch.backlog_rows is not None
             assert batch.latency.rows == batch.rows
-            assert batch.latency.max_s >= batch.duration_s
+            assert batch.latency.max_s >= batch.duration_s - batch.overhead_s, "rows may arrive until it is planned"
             assert [operator.name for operator in batch.operators] == ["lines", "lookup", "count"]
             assert sum(operator.busy_s for operator in batch.operators) == pytest.approx(batch.busy_s, abs=0.001)
     application = seen[-1].applications[0]

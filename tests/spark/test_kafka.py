@@ -83,7 +83,7 @@ def test_no_first_batch_after_an_outage_is_unbounded(
 ) -> None:
     """Starts on a large backlog while the control acts. In the attached session the limit is set in the query's own
     thread. Other sessions do not tell of a start: there a thread of Tidegate has to notice it in time, which nobody can
-    promise on a busy machine. `benchmarks/restarts.py` counts how often it does.
+    promise on a busy machine. `benchmarks/restarts.py` counts how often it does; here nothing is asserted of them.
 
     Each query has a name of its own: of one that is known, control may have proven that a batch can be larger."""
     produce("outage", 60_000)
@@ -97,8 +97,6 @@ def test_no_first_batch_after_an_outage_is_unbounded(
 
     with attach(spark, policy):
         assert max(first_batch(spark, f"told-{attempt}") for attempt in range(4)) <= FIRST_ROWS
-        noticed = [first_batch(spark.newSession(), f"noticed-{attempt}") for attempt in range(4)]
-        assert min(noticed) <= FIRST_ROWS
     free = start(spark, address, "outage", tmp_path / "free")
     wait_for(lambda: input_rows(free), "a batch")
     assert input_rows(free)[0] == 60_000, "without control it takes everything at once"
@@ -155,24 +153,21 @@ def test_the_gate_opens_before_the_topic_deletes_what_waits(spark: SparkSession,
     from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient({"bootstrap.servers": address})
-    admin.create_topics([NewTopic("short", 2, config={"retention.ms": "120000"})])["short"].result(30)
-    producer, old_ms = Producer({"bootstrap.servers": address}), round((time.time() - 100) * 1000)
+    admin.create_topics([NewTopic("short", 2, config={"retention.ms": "7200000"})])["short"].result(30)
+    producer, old_ms = Producer({"bootstrap.servers": address}), round((time.time() - 6000) * 1000)
     for row in range(2 * FIRST_ROWS):
         producer.produce("short", key=b"k", value=b"x", partition=row % 2, timestamp=old_ms)
         producer.poll(0)
     assert producer.flush(30) == 0
     policy = {"executors": {"max": 1}, "journal": {"path": str(tmp_path / "gate.db")}}
     with attach(spark, policy) as gate:
-        query = start(spark, address, "short", tmp_path / "c", maxOffsetsPerTrigger=500)
-        wait_for(lambda: sum(input_rows(query)) == 2 * FIRST_ROWS, "all rows")
-        gate.settle()
-        told = [
-            str(reason)
-            for entry in read_entries(gate.journal.path)
-            if entry.decision
-            for reason in entry.decision.reasons
-        ]
-    assert any("the source keeps rows for 120 s; no limit" in text for text in told)
+        start(spark, address, "short", tmp_path / "c", maxOffsetsPerTrigger=100)
+
+        def told() -> list[str]:
+            decisions = [entry.decision for entry in read_entries(gate.journal.path) if entry.decision]
+            return [str(reason) for decision in decisions for reason in decision.reasons]
+
+        wait_for(lambda: any("the source keeps rows for 7200 s; no limit" in text for text in told()), "no limit")
 
 
 def test_rows_reach_kafka_and_files_exactly_once_while_state_and_executors_move(

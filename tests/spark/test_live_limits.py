@@ -89,12 +89,14 @@ def test_limits_pauses_and_intervals_disappear_with_their_controller(
     query, paused = (start(lines(spark, folder), name, tmp_path) for name in ("leased", "paused"))
     for name in ("leased", "paused"):
         wait_for_batches(gate, name, 1)
-    monkeypatch.setattr("tidegate.adapters.spark.limits.LEASE_S", 2.0)
-    turn(gate, SetAdmission("leased", ROWS_PER_FILE), SetBatchInterval("leased", 0.5))
+    knobs = SetAdmission("leased", ROWS_PER_FILE), SetBatchInterval("leased", 0.5)
+    turn(gate, *knobs)
     gate.cluster.limits.pause("paused", "test", 300.0)
     add_files(folder, 2)
     wait_for(lambda: input_rows(query) == [10, 10, 10], "batches of one file")
     assert sum(input_rows(paused)) == 10
+    monkeypatch.setattr("tidegate.adapters.spark.limits.LEASE_S", 2.0)
+    turn(gate, *knobs)  # renewed for the last time
     wait_for(lambda: samples(gate, "leased")[-1].admission_rows is None, "the end of the lease")
     assert samples(gate, "leased")[-1].interval_s == 0.3, "the user's own interval"
     add_files(folder, 4)

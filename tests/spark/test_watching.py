@@ -15,6 +15,7 @@ from tests.spark.conftest import batches, samples, wait_for, wait_for_batches
 from tidegate.adapters.spark.attach import Gate
 from tidegate.adapters.spark.settings import Settings
 from tidegate.adapters.spark.topology import Topology
+from tidegate.adapters.spark.watcher import Watcher
 from tidegate.load import Constant, Timeline
 from tidegate.workloads.wordcount import WordCount, check_rows, expected_counts, state_counts
 
@@ -44,6 +45,23 @@ def test_operators_rows_and_latency_of_a_topology(spark: SparkSession, gate: Gat
     rows = sum(batch.rows for batch in batches(gate, "words"))
     check = check_rows(state_counts(spark, query.settings.checkpoint), expected_counts(rows))
     assert (check.rows_out, check.rows_lost, check.rows_doubled) == (rows, 0, 0)
+
+
+def test_an_executor_that_only_the_status_store_knows_is_not_counted(spark: SparkSession) -> None:
+    """It was killed while it started, and its block manager was registered after it had been removed."""
+    watcher, context, jvm = Watcher(spark), spark.sparkContext._jsc.sc(), spark.sparkContext._jvm
+    assert jvm is not None
+    before = [executor.id for executor in watcher.executors()]
+    manager = jvm.org.apache.spark.storage.BlockManagerId.apply("ghost", "127.0.0.1", 34868, jvm.scala.Option.empty())
+    none = jvm.scala.Option.empty()
+    added = jvm.org.apache.spark.scheduler.SparkListenerBlockManagerAdded
+    context.listenerBus().post(added(int(time.time() * 1000), manager, 1024, none, none))
+    context.listenerBus().waitUntilEmpty()
+    listed = context.statusStore().executorList(True)
+    assert "ghost" in [listed.apply(index).id() for index in range(listed.length())]
+    assert [executor.id for executor in watcher.executors()] == before
+    removed = jvm.org.apache.spark.scheduler.SparkListenerExecutorRemoved
+    context.listenerBus().post(removed(int(time.time() * 1000), "ghost", "the test has ended"))
 
 
 def test_sketched_latency_agrees_with_the_exact_one(spark: SparkSession, gate: Gate) -> None:

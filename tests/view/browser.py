@@ -42,6 +42,16 @@ class Tab:
             assert time.monotonic() < end_s, f"not in {limit_s} s: {expression}; {self.problems}"
             self.page.wait_for_timeout(50)
 
+    def steady_box(self, selector: str) -> dict[str, float]:
+        """Where an element is, once the page around it has stopped moving."""
+        end_s, before, box = time.monotonic() + 60, None, self.page.locator(selector).bounding_box()
+        while box is None or box != before:
+            assert time.monotonic() < end_s, f"{selector} does not come to rest: {before}, {box}"
+            self.page.wait_for_timeout(250)
+            before, box = box, self.page.locator(selector).bounding_box()
+        found: dict[str, float] = box
+        return found
+
 
 @contextmanager
 def chromium() -> Iterator[Any]:

@@ -83,9 +83,8 @@ def test_a_drag_over_a_chart_chooses_the_time_and_the_address_keeps_it(browser: 
     with tab(browser, viewport={"width": 1280, "height": 900}) as found:
         found.open(f"{server.url}?range=0")
         page = found.page
+        box = found.steady_box("#panel-latency .u-over")
         whole = page.evaluate("window.tidegate.span")
-        box = page.locator("#panel-latency .u-over").bounding_box()
-        assert box is not None
         page.mouse.move(box["x"] + box["width"] * 0.25, box["y"] + 40)
         page.mouse.down()
         page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 40, steps=5)

@@ -137,13 +137,19 @@ public class Watcher {
         return target.getClass().getMethod(method, new Class[0]).invoke(target, new Object[0]);
     }
 
-    /** The registered executors. The driver is one of them only with a local master. */
+    /**
+     * The registered executors. The driver is one of them only with a local master.
+     *
+     * One that was killed while it started may register its block manager after it was removed. The status store then
+     * lists it for ever; the scheduler does not know it.
+     */
     public String executors() {
         StringBuilder text = new StringBuilder();
+        scala.collection.Seq known = context.isLocal() ? null : context.getExecutorIds();
         scala.collection.Iterator all = context.statusStore().executorList(true).iterator();
         while (all.hasNext()) {
             ExecutorSummary executor = (ExecutorSummary) all.next();
-            if (executor.isActive() && (context.isLocal() || !"driver".equals(executor.id()))) {
+            if (executor.isActive() && (known == null || known.contains(executor.id()))) {
                 text.append("X\t").append(executor.id()).append('\t').append(executor.hostPort()).append('\t');
                 text.append(executor.totalCores()).append('\t').append(executor.activeTasks()).append('\t');
                 text.append(executor.addTime().getTime()).append('\n');

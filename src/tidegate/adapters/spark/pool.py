@@ -165,16 +165,23 @@ def _gap(batches: Batches) -> bool:
 
 
 def settle_executors(spark: SparkSession, target: int, limit_s: float = 60.0) -> None:
-    """Wait until exactly `target` executors are registered. Standalone first starts as many as it can."""
+    """Wait until exactly `target` executors are registered. Standalone first starts as many as it can.
+
+    On a slow machine a killed executor stays registered for seconds. It must not be counted as one that stays: the
+    others would be killed as surplus, and new ones would be started for them, for ever.
+    """
     sc, watcher = spark.sparkContext, Watcher(spark)
     executors.request_executors(sc, target)
+    leaving: set[str] = set()
     deadline_s = time.monotonic() + limit_s
     while len(registered := watcher.executors()) != target:
         if time.monotonic() > deadline_s:
             raise EnvironmentUnfit(
                 f"requested {target} executors, but {len(registered)} are there after {limit_s:.0f} s"
             )
-        if len(registered) > target:
-            leaving = retirees(registered, len(registered) - target)
-            executors.retire_executors(sc, [executor.id for executor in leaving], target)
+        staying = tuple(executor for executor in registered if executor.id not in leaving)
+        if len(staying) > target:
+            surplus = [executor.id for executor in retirees(staying, len(staying) - target)]
+            executors.retire_executors(sc, surplus, target)
+            leaving.update(surplus)
         time.sleep(0.5)
