@@ -32,8 +32,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    jars = {} if kafka_broker.available() else {"spark.jars": ",".join(kafka_broker.connector_jars())}
-    session = embedded_session("tidegate-tests", executors=1, most_executors=2, slots=2, memory_mb=1024, settings=jars)
+    settings = {"spark.sql.shuffle.partitions": "2"}
+    if not kafka_broker.available():
+        settings["spark.jars"] = ",".join(kafka_broker.connector_jars())
+    session = embedded_session("tidegate-tests", 1, most_executors=2, slots=2, memory_mb=1024, settings=settings)
     settle_executors(session, 2)  # both start, one maybe much later: nobody may take it for one that was asked for
     settle_executors(session, 1)
     yield session
@@ -118,7 +120,7 @@ def wait_for(condition: Callable[[], Any], what: str, limit_s: float = 300.0) ->
     while not (found := condition()):
         if time.monotonic() > deadline_s:
             raise AssertionError(f"waited {limit_s:.0f} s in vain for {what}")
-        time.sleep(0.1)
+        time.sleep(0.2)  # most conditions read a journal, which takes the job's CPU
     return found
 
 

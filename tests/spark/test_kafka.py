@@ -36,11 +36,6 @@ from tidegate.domain import SetAdmission, SetParallelism, Targets
 from tidegate.plan.admission import FIRST_ROWS
 
 
-@pytest.fixture(autouse=True)
-def _few_partitions(spark: SparkSession) -> None:
-    spark.conf.set("spark.sql.shuffle.partitions", "2")
-
-
 def start(
     spark: SparkSession, address: str, topic: str, checkpoint: Path, name: str | None = None, **options: object
 ) -> StreamingQuery:

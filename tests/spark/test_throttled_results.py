@@ -19,11 +19,6 @@ _POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
 Build = Callable[[SparkSession, Path], DataFrame]
 
 
-@pytest.fixture(autouse=True)
-def _few_partitions(spark: SparkSession) -> None:
-    spark.conf.set("spark.sql.shuffle.partitions", "2")
-
-
 def write(folder: Path, name: str, seconds: list[int], row: str = "") -> None:
     """Five rows of each second, a file a second, in the order in which they are given."""
     (folder / name).mkdir(parents=True, exist_ok=True)
