@@ -38,7 +38,7 @@ def recording() -> str:
 def test_a_recording_replays_alike_without_the_extras(monkeypatch: pytest.MonkeyPatch) -> None:
     recorded = recording()
     bare = subprocess.run(
-        [sys.executable, str(SCRIPT)], input=recorded, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, str(SCRIPT)], input=recorded, capture_output=True, text=True, timeout=600, check=False
     )
     assert bare.returncode == 0, bare.stderr
     monkeypatch.setattr(sys, "stdin", io.StringIO(recorded))

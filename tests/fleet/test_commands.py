@@ -92,9 +92,14 @@ def test_status_and_moves_of_a_running_fleet(fleet: StubFleet) -> None:
     with pytest.raises(InvalidInput, match="no host 'north-1'"):
         run(fleet.folder.root, "move", "a", "north-1")
     fleet.kill_centre()
-    report = run(fleet.folder.root, "status")
+
+    def answered() -> Any:
+        report = run(fleet.folder.root, "status")
+        states = {host["host"]: host["state"] for host in report["hosts"]}
+        return states == {"east-1": "ready", "west-1": "ready"} and report
+
+    report = wait_for(answered, "the answers of both agents")
     assert report["centre"]["pid"] is None, "the centre is away; the agents answer all the same"
-    assert {host["host"]: host["state"] for host in report["hosts"]} == {"east-1": "ready", "west-1": "ready"}
     (application,) = report["applications"]
     assert (application["host"], application["phase"], application["epoch"]) == ("west-1", "running", 2)
     assert [region["region"] for region in report["regions"]] == ["east", "west"]

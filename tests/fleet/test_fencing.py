@@ -240,6 +240,8 @@ def _locked(path: Path) -> bool:
 
 def _committed(path: Path) -> int:
     with sqlite3.connect(path) as sink:
+        if not sink.execute("SELECT 1 FROM sqlite_master WHERE name = 'rows'").fetchone():
+            return 0  # it is about to be made
         return int(sink.execute("SELECT count(*) FROM rows").fetchone()[0])
 
 

@@ -19,7 +19,7 @@ SPARK = "4.2"
 FOLDER = f"delta-{DELTA[0].version}"
 
 
-def run_on_delta(module: str, *arguments: str, limit_s: float = 400.0) -> subprocess.CompletedProcess[str]:
+def run_on_delta(module: str, *arguments: str, limit_s: float = 1200.0) -> subprocess.CompletedProcess[str]:
     """Run a module with Delta's jars as its last argument; the test is skipped where Delta cannot be had."""
     if not can_fetch() and not cached(FOLDER).is_dir():
         pytest.skip("Delta comes from Maven: install mvn")

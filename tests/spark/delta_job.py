@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from tidegate.adapters.spark import limits as live_limits
 from tidegate.adapters.spark.attach import attach
 from tidegate.adapters.spark.embedded import local_session
 from tidegate.adapters.spark.settings import Settings
@@ -45,7 +46,7 @@ def input_rows(query: StreamingQuery) -> list[int]:
 
 
 def wait_for(condition: Callable[[], object], what: str) -> None:
-    deadline_s = time.monotonic() + 60.0
+    deadline_s = time.monotonic() + 300.0
     while not condition():
         if time.monotonic() > deadline_s:
             raise SystemExit(f"waited in vain for {what}")
@@ -61,6 +62,7 @@ def main(folder: Path, jars: str) -> dict[str, object]:
     for number in range(6):
         append(spark, folder / "rows", 10 * number, AHEAD_S if number == 0 else number)
     with attach(spark, {"mode": "off", "interval_s": 0.3, "journal": {"path": str(folder / "gate.db")}}) as gate:
+        live_limits.LEASE_S = 1200.0  # nobody renews it
         limits = gate.cluster.limits
         for name in ("parts", "few"):
             limits.limit(name, 1)
@@ -74,7 +76,7 @@ def main(folder: Path, jars: str) -> dict[str, object]:
             "same": ids(spark, folder / "parts") == ids(spark, folder / "whole"),
             "rows": len(ids(spark, folder / "whole")),
         }
-        limits.pause("parts", "test", 60.0)
+        limits.pause("parts", "test", 600.0)
         wait_for(lambda: limits.quiet("parts"), "quiet")
         append(spark, folder / "rows", 100, AHEAD_S + 1)
         wait_for(lambda: len(input_rows(whole)) == 2, "the other query")

@@ -6,6 +6,7 @@ python -m tests.spark.rebalance_sink FOLDER FORMAT [JARS]    FORMAT: parquet, or
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import threading
@@ -49,7 +50,7 @@ def main(folder: Path, form: str, jars: str) -> None:
         if transaction.step is Step.VERIFIED:
             obstacle = folder / f"checkpoint/commits/{checkpoint.position().committed + 1}"
             order.write_text(str(obstacle))
-            threading.Thread(target=clear, args=(query, query.query, order, obstacle), daemon=True).start()
+            threading.Thread(target=clear, args=(query, query.query, obstacle), daemon=True).start()
 
     try:
         print("done:", query.rebalance(query.settings.with_parallelism("count", 4), 4, told).note)
@@ -66,21 +67,21 @@ def main(folder: Path, form: str, jars: str) -> None:
 
 
 def hindered(order: Path) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Rows go through. Where an order lies, a folder takes the place of this batch's commit, which then fails."""
+    """Rows go through. One task takes the order, if there is one: a folder takes the place of this batch's commit,
+    which then fails."""
 
     def through(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        if order.exists():
-            Path(order.read_text()).mkdir(exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            Path(order.rename(f"{order}.taken").read_text()).mkdir()
         yield from batches
 
     return through
 
 
-def clear(query: RestartableQuery, before: object, order: Path, obstacle: Path) -> None:
+def clear(query: RestartableQuery, before: object, obstacle: Path) -> None:
     """Remove the obstacle once it has made the new query fail."""
     while query.query is before or query.query.exception() is None:
         time.sleep(0.01)
-    order.unlink()
     obstacle.rmdir()
 
 
@@ -97,7 +98,7 @@ def committed_files(table: Path) -> set[Path]:
 
 
 def wait_for_commits(query: RestartableQuery, checkpoint: Checkpoint, count: int) -> None:
-    first, deadline_s = checkpoint.position().committed, time.monotonic() + 180
+    first, deadline_s = checkpoint.position().committed, time.monotonic() + 400
     while checkpoint.position().committed < first + count:
         if query.query.exception() is not None or time.monotonic() > deadline_s:
             raise SystemExit(f"no batches: {query.query.exception()}")

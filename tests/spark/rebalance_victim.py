@@ -96,7 +96,7 @@ def check(query: RestartableQuery) -> None:
 
 
 def wait_for_batches(query: RestartableQuery, count: int) -> None:
-    deadline_s = time.monotonic() + 120
+    deadline_s = time.monotonic() + 400
     while sum("addBatch" in report["durationMs"] for report in query.query.recentProgress) < count:
         if query.query.exception() is not None:
             raise SystemExit(str(query.query.exception()))

@@ -26,8 +26,8 @@ TINY = Plan(
     congestion_rows=1000,
     rates=(0.3,),
     intensive_rates=(),
-    rate_s=6.0,
-    settle_s=2.0,
+    rate_s=20.0,
+    settle_s=5.0,
 )
 
 
@@ -44,7 +44,7 @@ def test_a_tiny_grid(spark: SparkSession, tmp_path: Path) -> None:
     assert cells[1000, 1]["latency_s"] > 0.2
     assert [each["executors"] for each in document["max_throughput"]] == [1, 2]
     (rate,) = document["congestion"]
-    assert rate["throughput_rows_per_s"] == pytest.approx(rate["rate_rows_per_s"], rel=0.3)
+    assert rate["throughput_rows_per_s"] == pytest.approx(rate["rate_rows_per_s"], rel=0.5)
     assert 0 < rate["latency_s"] <= rate["latency_p99_s"]
     assert {"lines", "split", "count"} <= set(rate["capacity"])
     assert document["workloads"]["network"]["complete_latency"]

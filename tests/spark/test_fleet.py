@@ -27,13 +27,14 @@ FILE = """
 regions: {east: {min_hosts: 1, max_hosts: 1}, west: {min_hosts: 1, max_hosts: 1}}
 host: {slots: 2, memory_mb: 512}
 scheduler: best-fit
-timing: {lease_s: 6, lost_after_s: 4}
+timing: {lease_s: 20, lost_after_s: 15, start_limit_s: 400}
 """
 
 
 def fleet(folder: Path, *words: str) -> Any:
-    command = [sys.executable, "-m", "tidegate.cli.fleet", *words, "--fleet", str(folder), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    wait = () if words[0] == "status" else ("--wait", "400")
+    command = [sys.executable, "-m", "tidegate.cli.fleet", *words, *wait, "--fleet", str(folder), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout)
 
@@ -84,10 +85,11 @@ def test_a_move_and_a_killed_host_lose_and_double_nothing(spark: SparkSession, f
         wait_for(lambda name=name: runs(folder, name)[-1].host != "west-1", f"another host for {name}")
         more_rows(folder, name)
     assert [run.host for run in runs(folder, "words-east")][:2] == ["east-1", "west-1"]
-    report = fleet(folder.root, "status")
-    assert {app["application"]: app["phase"] for app in report["applications"]} == dict.fromkeys(
-        APPLICATIONS, "running"
-    )
+
+    def phases() -> dict[str, str]:
+        return {app["application"]: app["phase"] for app in fleet(folder.root, "status")["applications"]}
+
+    wait_for(lambda: phases() == dict.fromkeys(APPLICATIONS, "running"), "both to be seen running")
     host, centre = read_entries(folder.host_journal("east-1")), list(read_entries(folder.centre_journal))
     watched = {sample.name for entry in host if entry.observation for sample in entry.observation.applications}
     assert watched >= {"words-east"}, "a host journals what it sees and decides, as a single job does"

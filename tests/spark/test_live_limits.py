@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,19 +25,18 @@ def folder(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture(autouse=True)
-def _no_query_is_left(spark: SparkSession) -> Iterator[None]:
-    yield
-    for query in spark.streams.active:
-        query.stop()
-
-
 def add_files(folder: Path, count: int) -> None:
+    """All at once, as far as that can be: a query may still see only the first of them."""
     first = len(list(folder.glob("*.txt")))
     for number in range(first, first + count):
-        draft = folder / f".{number}"
-        draft.write_text("".join(f"{number} {row}\n" for row in range(ROWS_PER_FILE)))
-        draft.rename(folder / f"{number:05}.txt")
+        (folder / f".{number}").write_text("".join(f"{number} {row}\n" for row in range(ROWS_PER_FILE)))
+    for number in range(first, first + count):
+        (folder / f".{number}").rename(folder / f"{number:05}.txt")
+
+
+def planned(checkpoint: Path) -> int:
+    """The newest batch in the offset log."""
+    return max(int(path.name) for path in (checkpoint / "offsets").iterdir() if path.name.isdigit())
 
 
 def lines(spark: SparkSession, folder: Path, **options: object) -> DataFrame:
@@ -51,7 +49,7 @@ def start(frame: DataFrame, name: str, checkpoint: Path, **trigger: object) -> S
 
 
 def turn(gate: Gate, *actions: SetAdmission | SetBatchInterval) -> Receipt:
-    gate.settle()
+    gate.settle(60.0)
     return gate.cluster.converge(Targets().after(actions))
 
 
@@ -66,18 +64,18 @@ def test_a_plain_file_query_is_limited_paused_and_released(
     assert (answer.outcome, answer.note) == (Outcome.DONE, "live, without a restart")
     add_files(folder, 6)
     wait_for(lambda: sum(input_rows(query)) == 90, "nine files")
-    assert input_rows(query)[1:] == [20, 20, 20], "two files a batch, by the rows that a file was seen to hold"
-    assert samples(gate, "files")[-1].admission_rows == 20
-    gate.cluster.limits.pause("files", "test", 30.0)
+    assert max(input_rows(query)[1:]) == 20, "two files a batch, by the rows that a file was seen to hold"
+    wait_for(lambda: samples(gate, "files")[-1].admission_rows == 20, "the limit to be seen")
+    gate.cluster.limits.pause("files", "test", 600.0)
     assert wait_for(lambda: gate.cluster.limits.quiet("files"), "quiet")
+    batch = planned(tmp_path / "files")
     add_files(folder, 5)
-    batch = query.lastProgress["batchId"]
     time.sleep(1.0)  # the time of three triggers, in which nothing may happen
-    assert query.lastProgress["batchId"] == batch, "nothing is taken in while it is paused"
+    assert planned(tmp_path / "files") == batch, "nothing is taken in while it is paused"
     gate.cluster.limits.resume("files", "test")
     turn(gate, SetAdmission("files", 1000))
-    add_files(folder, 12)
-    wait_for(lambda: sum(input_rows(query)) == 260, "all files")
+    add_files(folder, 20)
+    wait_for(lambda: sum(input_rows(query)) == 340, "all files")
     assert max(input_rows(query)) == 80, "the user's own limit of eight files holds"
     assert query.isActive
 
@@ -112,8 +110,8 @@ def test_a_limit_holds_for_the_next_run_from_its_first_batch_on(
     wait_for_batches(gate, "again", 1)
     turn(gate, SetAdmission("again", ROWS_PER_FILE))
     query.stop()
-    add_files(folder, 5)
     for _ in range(3):
+        add_files(folder, 2)
         query = start(lines(spark, folder), "again", tmp_path)
         wait_for(lambda query=query: input_rows(query), "a batch of the new run")
         assert input_rows(query)[0] == ROWS_PER_FILE
@@ -139,7 +137,7 @@ def test_queries_that_end_by_themselves_are_never_touched(
     gate.cluster.limits.pause("bounded", "test", 60.0)
     for number, trigger in enumerate(({"availableNow": True}, {"once": True})):
         query = start(lines(spark, folder), "bounded", tmp_path / str(number), **trigger)
-        assert query.awaitTermination(60)
+        assert query.awaitTermination(300)
         assert input_rows(query) == [40]
 
 
@@ -152,33 +150,34 @@ def test_process_all_available_waits_for_all_rows(
     wait_for_batches(gate, "awaited", 1)
     turn(gate, SetAdmission("awaited", ROWS_PER_FILE))
     for files in range(8, 18, 2):
-        gate.cluster.limits.pause("awaited", "test", 60.0)
+        gate.cluster.limits.pause("awaited", "test", 600.0)
         wait_for(lambda: gate.cluster.limits.quiet("awaited"), "quiet")
         add_files(folder, 2)
         query.processAllAvailable()
         assert sum(input_rows(query)) == files * ROWS_PER_FILE
-    add_files(folder, 1)  # it may slip through: the waiter has only just left
-    time.sleep(0.5)
+    gate.settle(60.0)
+    wait_for(lambda: samples(gate, "awaited")[-1].admission_rows is None, "the pause, now that the waiter has left")
     wait_for(lambda: gate.cluster.limits.quiet("awaited"), "quiet")
-    rows = sum(input_rows(query))
+    batch = planned(tmp_path / "awaited")
     add_files(folder, 1)
     time.sleep(1.0)
-    assert sum(input_rows(query)) == rows, "it is paused again when nobody waits"
+    assert planned(tmp_path / "awaited") == batch, "it is paused again when nobody waits"
 
 
 def test_the_interval_changes_while_the_query_runs(
     spark: SparkSession, gate: Gate, folder: Path, tmp_path: Path
 ) -> None:
-    add_files(folder, 40)
+    add_files(folder, 200)
     query = start(lines(spark, folder, maxFilesPerTrigger=1), "slower", tmp_path)
     wait_for_batches(gate, "slower", 2)
     run_id = query.runId
     assert turn(gate, SetBatchInterval("slower", 2.0)).actions[0].outcome is Outcome.DONE
     wait_for(lambda: samples(gate, "slower")[-1].interval_s == 2.0, "the interval")
     count = len(batches(gate, "slower"))
-    wait_for(lambda: len(batches(gate, "slower")) >= count + 3, "three more batches")
-    started = [batch.started_s for batch in batches(gate, "slower")][-2:]
-    assert started[1] - started[0] > 1.5
+    wait_for(lambda: len(batches(gate, "slower")) >= count + 5, "five more batches")
+    # Triggers are due at multiples of the interval. One may come late, and the next in time.
+    started = [batch.started_s for batch in batches(gate, "slower")][-4:]
+    assert started[3] - started[0] > 2 * 2.0
     assert query.runId == run_id
     gate.cluster.limits.release()
     wait_for(lambda: samples(gate, "slower")[-1].interval_s == 0.3, "the user's own interval")
@@ -208,7 +207,7 @@ def test_what_cannot_be_limited_says_why(spark: SparkSession, gate: Gate, folder
             f"the refusal of {name}",
         )[0].note
         assert cause in note
-    gate.cluster.limits.pause("hasty", "test", 60.0)
+    gate.cluster.limits.pause("hasty", "test", 600.0)
     add_files(folder, 1)
     wait_for_batches(gate, "hasty", 2)
     told = {one.actuator: one for one in gate.capabilities()}

@@ -36,7 +36,7 @@ def watched(spark: SparkSession, folder: Path, name: str, build: Build, code: st
     with attach(spark, policy) as gate:
         query = gate.start(name, build, checkpoint=folder / "checkpoint")
         try:
-            wait_for(lambda: code in reasons(gate), f"{code} in the journal", limit_s=150)
+            wait_for(lambda: code in reasons(gate), f"{code} in the journal", limit_s=400)
         finally:
             query.query.stop()
     return gate

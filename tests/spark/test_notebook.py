@@ -22,7 +22,7 @@ def test_the_notebook_runs(tmp_path: Path) -> None:
         env=variables,
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=900,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]

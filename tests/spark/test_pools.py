@@ -14,6 +14,7 @@ from tidegate.domain import Outcome, SetShare
 
 SCRIPT = """
 import json, threading, time
+from pathlib import Path
 from tidegate.domain import SetShare
 from tidegate.experiments.qos_plan import own_session
 from tidegate.adapters.spark.pools import SchedulerPools, in_pool
@@ -32,19 +33,26 @@ found["after_block"] = sc.getLocalProperty("spark.scheduler.pool")
 found["late"] = pools.set_share(SetShare("q1", 0.6)).outcome
 found["q1"] = [pools.in_force("q1").weight, pools.in_force("q1").min_share]
 
-order = []
+order, over = [], Path.cwd() / "over"
 def job(pool, tasks, seconds):
     def rest(rows):
-        time.sleep(seconds)
+        if not over.exists():
+            time.sleep(seconds)
         return rows
     with in_pool(sc, pool):
         sc.parallelize(range(tasks), tasks).mapPartitions(rest).count()
     order.append(pool)
 
-long = threading.Thread(target=job, args=("q3", 12, 0.5))
+def running():
+    told = sc.statusTracker()
+    return any(info is not None and info.numActiveTasks for info in map(told.getStageInfo, told.getActiveStageIds()))
+
+long = threading.Thread(target=job, args=("q3", 200, 0.5))
 long.start()
-time.sleep(1.5)
+while not running() and long.is_alive():
+    time.sleep(0.1)
 job("q1", 2, 0.1)
+over.touch()
 long.join()
 found["order"] = order
 
@@ -57,7 +65,7 @@ spark.stop()
 
 def test_shares_become_pool_fields_and_go_back(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False
+        [sys.executable, "-c", SCRIPT], cwd=tmp_path, capture_output=True, text=True, timeout=900, check=False
     )
     line = next((line for line in done.stdout.splitlines() if line.startswith("FOUND")), None)
     assert line is not None, done.stderr[-2000:]

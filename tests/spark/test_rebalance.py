@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from tests.spark.conftest import batches, rebalances, wait_for, wait_for_batches
+from tests.spark.conftest import batches, rebalances, told_rows, wait_for, wait_for_batches
 from tests.spark.keyed import CHANGELOG, keyed_check, keyed_count
 from tidegate.adapters.spark.attach import Gate
 from tidegate.adapters.spark.checkpoint import Checkpoint
@@ -39,8 +39,7 @@ def assert_exact(spark: SparkSession, gate: Gate, name: str) -> None:
     """Every row that was ever committed is in the state once."""
     query = next(query for query in gate.queries() if query.name == name)
     query.stop_at_boundary()
-    gate.settle()
-    rows = sum(batch.rows for batch in batches(gate, name))
+    rows = told_rows(spark, gate, name)
     check = check_rows(state_counts(spark, query.settings.checkpoint), expected_counts(rows))
     assert (check.rows_out, check.rows_lost, check.rows_doubled) == (rows, 0, 0)
 
@@ -53,12 +52,15 @@ def test_state_and_stateless_operators_move_in_one_restart(spark: SparkSession, 
     report = wait_for(lambda: rebalances(gate, "moved"), "the report")[0]
     assert report.done, report.note
     assert report.state_rows > 0
-    assert 0 < report.pause_s < 60
+    assert report.pause_s > 0
     seen = wait_for(
-        lambda: [batch for batch in batches(gate, "moved")[-2:] if batch.rows and len(batch.operators) == 3][-1:],
+        lambda: [
+            batch
+            for batch in batches(gate, "moved")
+            if batch.rows and [operator.parallelism for operator in batch.operators[1:]] == [3, 5]
+        ],
         "a batch on the new partitions",
-    )[0]
-    assert [operator.parallelism for operator in seen.operators[1:]] == [3, 5]
+    )[-1]
     assert seen.operators[2].stateful
     assert seen.operators[2].state_rows > 0
     steps = [note.event for note in read_notes(gate.journal.path) if note.event.startswith("rebalance-")]
@@ -221,7 +223,7 @@ def test_the_way_back_is_tried_again(spark: SparkSession, gate: Gate, monkeypatc
     assert query.query.isActive
     assert query.failure is None
     query.stop_at_boundary()
-    assert query.await_end(10)
+    assert query.await_end(120)
 
 
 def test_a_query_that_cannot_be_started_again_says_so(
@@ -240,7 +242,7 @@ def test_a_query_that_cannot_be_started_again_says_so(
     with pytest.raises(RestartFailed, match="3 attempts"):
         query.restart(query.settings.with_parallelism("lookup", 3))
     with pytest.raises(QueryFailed, match="the metastore does not answer"):
-        query.await_end(10)
+        query.await_end(120)
     assert isinstance(gate.failures()["lost"], RestartFailed)
 
 
@@ -251,7 +253,7 @@ def test_a_query_that_fails_by_itself_ends_with_its_error(spark: SparkSession, g
 
     query = gate.start("poisoned", build)
     with pytest.raises(QueryFailed):
-        query.await_end(60)
+        query.await_end(300)
     assert "a poisoned row" in str(gate.failures()["poisoned"])
 
 

@@ -23,13 +23,16 @@ WALK = [
 
 def victim(folder: Path, where: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tests.spark.rebalance_victim", str(folder), where]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
 
 
 def test_counts_stay_exact_when_killed_at_every_step(tmp_path: Path) -> None:
     """One query lives through all the kills. Its state is in changelogs, which do not overwrite a wrong snapshot."""
     for where in WALK:
         done = victim(tmp_path, where)
+        for _ in range(4):  # a moment that a busy machine may let pass; the query then goes on with its new state
+            if where == "in repartition" and "was never reached" in done.stderr:
+                done = victim(tmp_path, where)
         assert done.returncode == -signal.SIGKILL, f"{where}: {done.stdout[-500:]}{done.stderr[-2000:]}"
     last = victim(tmp_path, "none")
     assert last.returncode == 0, last.stderr[-2000:]

@@ -14,7 +14,7 @@ MODULE = "tests.spark.rebalance_sink"
 
 def test_a_batch_that_reached_a_file_sink_is_not_dropped(tmp_path: Path) -> None:
     command = [sys.executable, "-m", MODULE, str(tmp_path), "parquet"]
-    check_counts(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=400))
+    check_counts(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=1200))
 
 
 def test_a_batch_that_reached_a_delta_table_is_not_dropped(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ spark.stop()
 @pytest.mark.spark
 def test_secrets_do_not_show_in_ps(tmp_path: Path) -> None:
     command = [sys.executable, "-c", textwrap.dedent(SCRIPT)]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
     assert "on a command line: False True" in done.stdout, done.stderr[-2000:]
     assert "in the session: hunter2 local[1]" in done.stdout
 

@@ -14,7 +14,7 @@ from tests.versions.clusters import CLUSTERS
 from tests.versions.environments import ROOT, Environment
 
 SUITE = Path(__file__).with_name("suite.py")
-_WAIT_S = 600
+_WAIT_S = 1800
 _CHECK = (": yes (", ": no (", ": failed (")
 
 

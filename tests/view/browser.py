@@ -35,7 +35,7 @@ class Tab:
         self.page.goto(url)
         self.until("window.tidegate && window.tidegate.drawn > 0")
 
-    def until(self, expression: str, limit_s: float = 60.0) -> None:
+    def until(self, expression: str, limit_s: float = 180.0) -> None:
         """Wait for it from outside: the page's own policy forbids scripts that are made of text."""
         end_s = time.monotonic() + limit_s
         while not self.page.evaluate(expression):
@@ -44,7 +44,7 @@ class Tab:
 
     def steady_box(self, selector: str) -> dict[str, float]:
         """Where an element is, once the page around it has stopped moving."""
-        end_s, before, box = time.monotonic() + 60, None, self.page.locator(selector).bounding_box()
+        end_s, before, box = time.monotonic() + 180, None, self.page.locator(selector).bounding_box()
         while box is None or box != before:
             assert time.monotonic() < end_s, f"{selector} does not come to rest: {before}, {box}"
             self.page.wait_for_timeout(250)
@@ -61,7 +61,7 @@ def chromium() -> Iterator[Any]:
         pytest.skip("no Chromium on this machine: apt-get install chromium")
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=program, args=list(_FLAGS))
+        browser = driver.chromium.launch(executable_path=program, args=list(_FLAGS), timeout=180_000)
         try:
             yield browser
         finally:
@@ -74,7 +74,7 @@ def tab(browser: Any, **options: Any) -> Iterator[Tab]:
     context = browser.new_context(**options)
     try:
         page = context.new_page()
-        page.set_default_timeout(60_000)
+        page.set_default_timeout(180_000)
         found = Tab(page)
         page.on("console", lambda line: found.problems.append(line.text) if line.type == "error" else None)
         page.on("pageerror", lambda error: found.problems.append(str(error)))

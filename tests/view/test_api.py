@@ -262,7 +262,7 @@ def test_a_real_server_streams_news_and_ends(journal: Path, tmp_path: Path) -> N
     with running(tmp_path / "job.db") as job:
         server = Console([job.journal.path], ConsoleRule(port=0))
         try:
-            with httpx.stream("GET", f"{server.url}api/v1/events", timeout=10) as stream:
+            with httpx.stream("GET", f"{server.url}api/v1/events", timeout=120) as stream:
                 lines = stream.iter_lines()
                 news = [json.loads(next(line for line in lines if line.startswith("data: "))[6:]) for _ in range(2)]
             assert news[1]["overview"]["steps"] > news[0]["overview"]["steps"]

@@ -194,13 +194,13 @@ def test_a_fleet_folder_shows_its_fleet_before_and_after_its_first_journal(
             found.open(console.url)
             page = found.page
             page.locator("#panel-fleet", has_text="east-1").wait_for()
-            assert "no centre is running" in page.locator("#panel-fleet").inner_text()
-            assert EVIL in page.locator("#panel-fleet .list").inner_text()
+            page.locator("#panel-fleet", has_text="no centre is running").wait_for()
+            page.locator("#panel-fleet .list", has_text=EVIL).wait_for()
             assert not page.locator("#panel-latency").is_visible()
             (tmp_path / "hosts" / "east-1").mkdir(parents=True)
             write(tmp_path / "hosts" / "east-1" / "journal.db", steps(60))
             page.locator("#panel-latency .u-over").wait_for()
-            assert page.evaluate("window.tidegate.journal") == "east-1"
+            found.until("window.tidegate.journal === 'east-1'")
             assert found.problems == []
     finally:
         console.close()

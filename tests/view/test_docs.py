@@ -33,7 +33,9 @@ def test_curl_works_as_written(tmp_path: Path) -> None:
         console = Console([job.journal.path], rule, steer)
         try:
             for command in COMMANDS:
-                own = command.replace("http://127.0.0.1:4050/", console.url).replace("curl ", "curl -f -m 5 ", 1)
+                patience_s = 10 if "events" in command else 120
+                own = command.replace("http://127.0.0.1:4050/", console.url)
+                own = own.replace("curl ", f"curl -f -m {patience_s} ", 1)
                 done = subprocess.run(["bash", "-c", own], cwd=tmp_path, capture_output=True, text=True, check=False)
                 assert done.returncode in ({0, 28} if "events" in command else {0}), (command, done.stderr)
                 assert done.stdout, command

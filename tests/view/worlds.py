@@ -216,7 +216,7 @@ class Running:
     world: Growing
     clock: WallClock
 
-    def until(self, condition: object, limit_s: float = 60.0) -> None:
+    def until(self, condition: object, limit_s: float = 180.0) -> None:
         assert callable(condition)
         end_s = time.monotonic() + limit_s
         while not condition():
@@ -238,5 +238,5 @@ def running(path: Path, mode: Mode = Mode.APPLY) -> Iterator[Running]:
         yield found
     finally:
         clock.stop()
-        thread.join(5)
+        thread.join(60)
         journal.close()

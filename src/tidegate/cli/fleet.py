@@ -30,7 +30,7 @@ fleet = typer.Typer(
 )
 Folder = Annotated[Path, typer.Option("--fleet", help="The fleet's folder.", envvar="TIDEGATE_FLEET", file_okay=False)]
 _DEFAULT_FOLDER = Path("fleet")
-_START_LIMIT_S = 20.0
+_START_LIMIT_S = 60.0
 _LONGEST_SAID = 60
 
 

@@ -180,7 +180,7 @@ class _Run:
 
     def _stop(self) -> None:
         for gate in self.gates:
-            gate.settle(2.0)
+            gate.settle(5.0)
             gate.stop()
         spark = self.ending.spark
         if spark is not None and spark.sparkContext._jsc is not None:
@@ -206,7 +206,7 @@ class _Run:
         """Its name, as the controller observed it, because the error contains only ids."""
         if not self.gates:
             return ""
-        self.gates[-1].settle(3.0)
+        self.gates[-1].settle(15.0)
         seen = (entry.observation for entry in read_entries(self.gates[-1].journal.path) if entry.observation)
         failed = [sample.name for one in seen for sample in one.applications if sample.error]
         return f"{failed[-1]} " if failed else ""

@@ -253,8 +253,8 @@ def _cells(gate: Gate, course: Course, workload: str, tasks: str, executors: int
 
 
 def _cell(query: RestartableQuery, plan: Plan, rows: int, executors: int) -> CellWindow:
-    query.admit(Admission(rows))
     from_s = time.time()
+    query.admit(Admission(rows))
     _await_batches(query, plan.batches + 2)  # skip one batch of the previous size and the first of this one
     while time.time() < from_s + plan.cell_s:
         time.sleep(0.1)

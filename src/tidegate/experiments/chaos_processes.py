@@ -19,7 +19,7 @@ from tidegate.domain import EnvironmentUnfit
 from tidegate.domain.codec import to_json
 from tidegate.experiments.chaos_driver import Orders
 
-_VICTIM_WAIT_S = 60.0
+_VICTIM_WAIT_S = 240.0
 _STOP_S = 60.0
 
 

@@ -30,7 +30,7 @@ _CONNECTOR = (  # Spark has its dependencies
     Artifact("org.apache.commons", "commons-pool2", "2.12.0"),
 )
 VERSION = _BROKER[0].version
-_START_S, _STOP_S = 60.0, 15.0
+_START_S, _STOP_S = 180.0, 60.0
 
 
 def available() -> str | None:

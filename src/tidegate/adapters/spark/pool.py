@@ -164,7 +164,7 @@ def _gap(batches: Batches) -> bool:
     return True
 
 
-def settle_executors(spark: SparkSession, target: int, limit_s: float = 60.0) -> None:
+def settle_executors(spark: SparkSession, target: int, limit_s: float = 180.0) -> None:
     """Wait until exactly `target` executors are registered. Standalone first starts as many as it can.
 
     On a slow machine a killed executor stays registered for seconds. It must not be counted as one that stays: the
