@@ -5,9 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tidegate.experiments.placement_figures import draw_closing, draw_convergence, draw_schedule
+from tidegate.experiments.placement_figures import draw_closing, draw_convergence
 from tidegate.experiments.table1 import FAMILIES, ROWS, sample, signals, table1
 from tidegate.placement import pack, scheduler
+from tidegate.placement.figure import draw_schedule
 from tidegate.placement.paper_ga import PaperGA
 
 

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from tidegate.experiments.placement_figures import draw_closing, draw_convergence, draw_schedule
+from tidegate.experiments.placement_figures import draw_closing, draw_convergence
 from tidegate.placement import Problem, Schedule, pack, scheduler
 from tidegate.placement.arrays import FloatArray
 from tidegate.placement.bounds import load_bound
+from tidegate.placement.figure import draw_schedule
 from tidegate.placement.load import flatten
 from tidegate.placement.paper_ga import PaperGA
 

@@ -16,7 +16,7 @@ _MOST_TIMES = 1000
 _COLOURS: tuple[Colour, ...] = ("blue", "orange", "green", "pink", "sky", "yellow", "grey")
 
 
-def write_timelines(result: SimulationResult, journals: list[Path], out: Path) -> Path:
+def write_charts(result: SimulationResult, journals: list[Path], out: Path) -> Path:
     """Write report.html; return its path. If a controller ran, the panels of its journal follow."""
     summary = result.summary
     text = f"{summary['duration_s']:g} simulated seconds, seed {summary['seed']}."
