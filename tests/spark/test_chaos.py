@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.experiments import chaos, kafka_broker
+from tidegate_lab.experiments import chaos, kafka_broker
 
 
 def test_kills_lose_and_double_nothing(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from tidegate.adapters.spark.pool import settle_executors
 from tidegate.control.journal import read_entries
 from tidegate.domain import MoveState, Outcome, Targets
 from tidegate.domain.policy import Policy
-from tidegate.experiments.state_moves import Plan, run
 from tidegate.load import Constant
-from tidegate.workloads.wordcount import WordCount, check_rows, expected_counts, state_counts
+from tidegate_lab.experiments.state_moves import Plan, run
+from tidegate_lab.workloads.wordcount import WordCount, check_rows, expected_counts, state_counts
 
 LOCALITY = "spark.locality.wait"
 
