@@ -2,9 +2,9 @@
 
     python tools/dist.py [--out out/dist]
 
-The product is tried alone first, without the laboratory and without extras. Fails if a file is missing from a wheel, if
-an sdist does not build the same wheel, if what is installed does not work, or if the commit has a tag that does not
-match the version.
+The product is tried alone first, then with PySpark, which is the user's own, then with the laboratory. Fails if a file
+is missing from a wheel, if an sdist does not build the same wheel, if what is installed does not work, or if the commit
+has a tag that does not match the version.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ assert callable(tidegate.attach)
 heavy = sorted({"numba", "scipy", "sklearn", "river", "matplotlib"} & set(sys.modules))
 print(f"tidegate {tidegate.__version__}: attach can be imported; it loads {', '.join(heavy) or 'nothing heavy'}")
 """
-ATTACH = "import tidegate.adapters.spark.attach"
 EXPERIMENT = ("reproduce", "four-signals", "--json")
 HINT = "tidegate: tidegate reproduce is part of the laboratory: pip install tidegate-lab"
 
@@ -74,18 +73,17 @@ def check_tag(version: str) -> None:
         raise SystemExit(f"this commit is tagged {', '.join(tags)}; tidegate/__init__.py says {version}")
 
 
-def install(environment: Path, wheel: Path) -> None:
-    """Install a wheel, and what it needs from the network."""
-    print(f"installing {wheel.name} into {environment}", flush=True)
+def install(environment: Path, what: Path | str) -> None:
+    """Install a wheel or a package, and what it needs from the network."""
+    print(f"installing {what.name if isinstance(what, Path) else what} into {environment}", flush=True)
     pip = [environment / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, wheel], check=True)
+    subprocess.run([*pip, what], check=True)
 
 
 def try_product(environment: Path) -> None:
-    """Use the product alone as a user would: it works, and says what to install for an experiment."""
+    """Use the product alone: the command works, and says what to install for an experiment."""
     tidegate = environment / "bin" / "tidegate"
     with TemporaryDirectory() as elsewhere:
-        subprocess.run([environment / "bin" / "python", "-c", TRIAL], cwd=elsewhere, check=True)
         subprocess.run([tidegate, "version"], cwd=elsewhere, check=True)
         done = subprocess.run([tidegate, *EXPERIMENT], cwd=elsewhere, capture_output=True, text=True, check=False)
     if (done.returncode, done.stdout, done.stderr.strip()) != (2, "", HINT):
@@ -93,10 +91,15 @@ def try_product(environment: Path) -> None:
     print(done.stderr.strip())
 
 
+def try_attach(environment: Path) -> None:
+    """Import what a job imports."""
+    with TemporaryDirectory() as elsewhere:
+        subprocess.run([environment / "bin" / "python", "-c", TRIAL], cwd=elsewhere, check=True)
+
+
 def try_laboratory(environment: Path) -> None:
     """Run a small experiment."""
     with TemporaryDirectory() as elsewhere:
-        subprocess.run([environment / "bin" / "python", "-c", ATTACH], cwd=elsewhere, check=True)
         command = [environment / "bin" / "tidegate", *EXPERIMENT]
         subprocess.run(command, cwd=elsewhere, stdout=subprocess.DEVNULL, check=True)
     print(f"tidegate {' '.join(EXPERIMENT)}: works")
@@ -116,6 +119,8 @@ def main() -> None:
     venv.create(environment, with_pip=True, clear=True)
     install(environment, built[ROOT][0])
     try_product(environment)
+    install(environment, "pyspark>=3.5,<4.4")
+    try_attach(environment)
     install(environment, built[LAB][0])
     try_laboratory(environment)
     for wheel, sdist in built.values():
