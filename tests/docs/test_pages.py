@@ -151,9 +151,9 @@ def _check_command(where: str, words: list[str]) -> None:
         if option.startswith("--") or re.fullmatch(r"-[a-z]", option):
             assert option in known[path] | {"--help"}, f"{where}: tidegate {' '.join(path)} has no {option}"
     if path == ("reproduce",) and words and words[0].islower():
-        from tidegate_lab.commands.reproduce import _EXPERIMENTS
+        from tidegate_lab.commands.reproduce.command import EXPERIMENTS
 
-        assert words[0] in _EXPERIMENTS, f"{where}: there is no experiment {words[0]!r}"
+        assert words[0] in EXPERIMENTS, f"{where}: there is no experiment {words[0]!r}"
 
 
 def test_inline_commands_exist() -> None:
