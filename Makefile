@@ -53,7 +53,7 @@ docs: $(READY) ## The documentation as a site, in out/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "out/site/index.html"
 
-dist: $(READY) ## Build wheel and sdist, install the wheel in a clean environment and try it (needs the network)
+dist: $(READY) ## Build product and laboratory, install each in a clean environment and try it (needs the network)
 	$(BIN)/python tools/dist.py
 
 format: $(READY) ## Format the code
@@ -75,9 +75,9 @@ java:
 	[ "$${version:-0}" -ge 17 ] || { echo "Spark needs Java 17 or newer; found: $${version:-none}." \
 	  "Install it (Debian, Ubuntu: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17) or point JAVA_HOME at it." >&2; exit 2; }
 
-$(READY): requirements.lock pyproject.toml | python
+$(READY): requirements.lock pyproject.toml lab/pyproject.toml | python
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "$(PYTHON) has no venv module. Install it (Debian, Ubuntu: apt-get install python3-venv)." >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e lab
 	@touch $(READY)

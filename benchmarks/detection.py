@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from tidegate.evaluate.abnormality import Detector, SurpriseDetector, WindowedGaussian
-from tidegate.experiments.nab import (
+from tidegate_lab.experiments.nab import (
     Floats,
     LabelledSeries,
     Profile,

@@ -17,7 +17,7 @@ from collections import Counter
 from rich.console import Console
 from rich.progress import track
 
-from tidegate.experiments.identification import Verdict, draw_case, run_case
+from tidegate_lab.experiments.identification import Verdict, draw_case, run_case
 
 _HELD_OUT = 20_000
 

@@ -70,7 +70,7 @@ def record_live(path: Path, load: LoadProfile, seconds: float) -> None:
     """Record a run on Spark without control: the pool is fixed, and bursts may overload it."""
     from tidegate.adapters.spark.attach import attach
     from tidegate.adapters.spark.embedded import embedded_session
-    from tidegate.workloads.wordcount import WordCount
+    from tidegate_lab.workloads.wordcount import WordCount
 
     path.parent.mkdir(parents=True, exist_ok=True)
     for leftover in path.parent.glob(f"{path.name}*"):

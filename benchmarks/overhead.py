@@ -25,7 +25,7 @@ from tidegate.adapters.spark.queries import RestartableQuery
 from tidegate.adapters.spark.settings import Settings
 from tidegate.adapters.spark.source import TidegateSource
 from tidegate.load import Constant
-from tidegate.workloads.wordcount import WordCount
+from tidegate_lab.workloads.wordcount import WordCount
 
 
 def driver_cpu_s() -> float:

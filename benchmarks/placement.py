@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from tidegate.experiments.table1 import CAPACITY, FAMILIES, Row, sample
 from tidegate.placement import Problem, scheduler
+from tidegate_lab.experiments.table1 import CAPACITY, FAMILIES, Row, sample
 
 DEFAULT_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 RIVALS = ("ffd", "rstorm", "tidegate")

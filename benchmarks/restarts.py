@@ -20,8 +20,8 @@ from pyspark.sql.streaming import StreamingQuery
 
 import tidegate
 from tidegate.adapters.spark.embedded import local_session
-from tidegate.experiments.kafka_broker import Broker, connector_jars
 from tidegate.plan.admission import FIRST_ROWS
+from tidegate_lab.experiments.kafka_broker import Broker, connector_jars
 
 _PATIENCE_S = 60.0
 _TOPIC = "backlog"

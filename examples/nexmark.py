@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from tidegate.adapters.spark.settings import Settings
-from tidegate.workloads.nexmark import QUERIES, parse
+from tidegate_lab.workloads.nexmark import QUERIES, parse
 
 LOAD = '{"kind": "sinusoid", "baseline": 1500, "amplitude": 1000, "period_s": 120}'
 QUERY = os.environ.get("QUERY", "q5")

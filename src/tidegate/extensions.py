@@ -8,6 +8,7 @@
 | `forecasters` | a function of streams and horizon that makes a bank of forecasts |
 | `schedulers` | a class with `schedule(problem, rng)`, made without arguments |
 | `providers` | a function of the fleet's file and folder that makes what starts and stops hosts |
+| `commands` | a function whose parameters Typer understands; it becomes `tidegate NAME` |
 
 The groups are `tidegate.proposers` and so on. `tidegate.testing` has a conformance check for each kind.
 """
@@ -18,8 +19,9 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from tidegate.domain import InvalidInput
+from tidegate.laboratory import how_to_install
 
-KINDS = ("proposers", "controllers", "guards", "forecasters", "schedulers", "providers")
+KINDS = ("proposers", "controllers", "guards", "forecasters", "schedulers", "providers", "commands")
 
 _registered: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
 
@@ -55,6 +57,8 @@ def part(kind: str, name: str) -> Any:
             return point.load()
         except Exception as error:
             raise InvalidInput(f"{kind[:-1]} {name!r} ({point.value}) cannot be loaded: {error}") from error
+    if hint := how_to_install(kind, name):
+        raise InvalidInput(hint)
     raise InvalidInput(f"there is no {kind[:-1]} named {name!r}; there are: {', '.join(names(kind)) or 'none'}")
 
 

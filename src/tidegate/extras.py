@@ -12,7 +12,6 @@ _BROUGHT_BY = {
     "otel": ("opentelemetry",),
     "analysis": ("scipy", "sklearn", "river", "matplotlib"),
     "fast": ("numba",),
-    "lab": ("statsmodels", "confluent_kafka"),
 }
 
 
@@ -22,7 +21,6 @@ _FOR = {
     "otel": "metrics and traces for OpenTelemetry",
     "analysis": "tidegate analyze, figures",
     "fast": "compiled kernels: thousands of applications, long simulations",
-    "lab": "tidegate demo and reproduce",
 }
 
 
@@ -47,6 +45,8 @@ def how_to_get(module: str | None) -> str | None:
     True
     """
     package = (module or "").partition(".")[0]
+    if package == "confluent_kafka":
+        return "confluent-kafka is not installed: pip install tidegate-lab"
     extra = next((extra for extra, packages in _BROUGHT_BY.items() if package in packages), None)
     if extra is None:
         return None

@@ -141,6 +141,17 @@ def check_provider(provider: Any, host: Any) -> None:
     assert provider.alive(handle) is not True, "a host that was stopped is gone"
 
 
+def check_command(command: Callable[..., Any]) -> None:
+    """A command: parameters that Typer understands, and help with an example."""
+    import typer
+
+    app = typer.Typer(add_completion=False)
+    app.command()(command)
+    told = typer.main.get_command(app).help or ""
+    assert told.partition("Example:")[0].strip(), "the docstring says what the command does"
+    assert "Example: tidegate " in told, "the docstring ends with an example: Example: tidegate …"
+
+
 def _check_plan(plan: Plan) -> None:
     assert isinstance(plan, Plan), f"a plan is wanted, not {plan!r}"
     for proposal in plan.proposals:

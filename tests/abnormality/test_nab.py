@@ -11,7 +11,7 @@ import pytest
 
 from tidegate.domain import InvalidInput
 from tidegate.evaluate.abnormality import THRESHOLD, SurpriseDetector
-from tidegate.experiments.nab import (
+from tidegate_lab.experiments.nab import (
     LabelledSeries,
     Profile,
     corpus_score,

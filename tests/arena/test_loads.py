@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tidegate.arena.loads import FIELD, MADE, made
-from tidegate.arena.recorded import recorded_load
 from tidegate.domain import InvalidInput
+from tidegate_lab.arena.loads import FIELD, MADE, made
+from tidegate_lab.arena.recorded import recorded_load
 
 
 @pytest.mark.parametrize("name", MADE)

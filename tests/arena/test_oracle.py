@@ -7,12 +7,12 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tidegate.arena.loads import ArenaLoad, made
-from tidegate.arena.oracle import Cells, Fluid, cheapest, play_oracle
-from tidegate.arena.play import play_rival, play_sizes
-from tidegate.arena.replay import Replay
-from tidegate.arena.rivals.catalogue import RIVALS
-from tidegate.arena.setting import Setting
+from tidegate_lab.arena.loads import ArenaLoad, made
+from tidegate_lab.arena.oracle import Cells, Fluid, cheapest, play_oracle
+from tidegate_lab.arena.play import play_rival, play_sizes
+from tidegate_lab.arena.replay import Replay
+from tidegate_lab.arena.rivals.catalogue import RIVALS
+from tidegate_lab.arena.setting import Setting
 
 
 def small(seed: int, allowed: float) -> Fluid:

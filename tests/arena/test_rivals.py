@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from tidegate import testing
-from tidegate.arena.loads import ArenaLoad, made
-from tidegate.arena.play import Stage
-from tidegate.arena.rivals import amadeus, catalogue, daedalus, dhalion, ds2, dstreams, flink, hpa, hpa_varga, keda
-from tidegate.arena.rivals.dynamic_allocation import DynamicAllocation
-from tidegate.arena.rivals.measures import Measures
-from tidegate.arena.rivals.rival import Glance, Rival
-from tidegate.arena.setting import Setting
 from tidegate.domain import Targets
-from tidegate.experiments.recorded import recorded
+from tidegate_lab.arena.loads import ArenaLoad, made
+from tidegate_lab.arena.play import Stage
+from tidegate_lab.arena.rivals import amadeus, catalogue, daedalus, dhalion, ds2, dstreams, flink, hpa, hpa_varga, keda
+from tidegate_lab.arena.rivals.dynamic_allocation import DynamicAllocation
+from tidegate_lab.arena.rivals.measures import Measures
+from tidegate_lab.arena.rivals.rival import Glance, Rival
+from tidegate_lab.arena.setting import Setting
+from tidegate_lab.experiments.recorded import recorded
 
 
 def measures(**given: object) -> Measures:

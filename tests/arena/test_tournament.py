@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from tidegate.arena.judge import best_of, summarise
-from tidegate.arena.loads import ArenaLoad, made
-from tidegate.arena.page import write_page
-from tidegate.arena.play import Run, play_sizes
-from tidegate.arena.program import given_loads
-from tidegate.arena.setting import Setting
-from tidegate.arena.tournament import chosen, hold_tournament, smallest_static
 from tidegate.cli.app import app, main
 from tidegate.domain import InvalidInput
+from tidegate_lab.arena.judge import best_of, summarise
+from tidegate_lab.arena.loads import ArenaLoad, made
+from tidegate_lab.arena.page import write_page
+from tidegate_lab.arena.play import Run, play_sizes
+from tidegate_lab.arena.program import given_loads
+from tidegate_lab.arena.setting import Setting
+from tidegate_lab.arena.tournament import chosen, hold_tournament, smallest_static
 
 
 def run(rival: str, load: str, late: float, cost: float) -> Run:

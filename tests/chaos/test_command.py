@@ -34,7 +34,7 @@ def exit_code(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
 
 
 def test_it_prints_the_document_or_a_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("tidegate.experiments.chaos.run", lambda *_: FOUND)
+    monkeypatch.setattr("tidegate_lab.experiments.chaos.run", lambda *_: FOUND)
     assert exit_code(monkeypatch, "--json") == 0
     assert json.loads(capsys.readouterr().out) == FOUND
     assert exit_code(monkeypatch) == 0
@@ -54,7 +54,7 @@ def test_it_prints_the_document_or_a_table(monkeypatch: pytest.MonkeyPatch, caps
     ],
 )
 def test_whatever_did_not_hold_is_an_exit_code(monkeypatch: pytest.MonkeyPatch, worse: dict[str, Any]) -> None:
-    monkeypatch.setattr("tidegate.experiments.chaos.run", lambda *_: {**FOUND, **worse})
+    monkeypatch.setattr("tidegate_lab.experiments.chaos.run", lambda *_: {**FOUND, **worse})
     assert exit_code(monkeypatch) == 1
 
 

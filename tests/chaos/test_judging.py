@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.experiments.chaos_feed import key_of, messages
-from tidegate.experiments.chaos_play import Play, Struck, judge_counts, judge_ids, overlaps
-from tidegate.experiments.chaos_sink import Sink
-from tidegate.experiments.chaos_watch import CALM_S, SAMPLE_S, Sample, Watch
+from tidegate_lab.experiments.chaos_feed import key_of, messages
+from tidegate_lab.experiments.chaos_play import Play, Struck, judge_counts, judge_ids, overlaps
+from tidegate_lab.experiments.chaos_sink import Sink
+from tidegate_lab.experiments.chaos_watch import CALM_S, SAMPLE_S, Sample, Watch
 
 
 def fine() -> None:
@@ -94,8 +94,8 @@ class World:
 
 @pytest.fixture
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidegate.experiments.chaos_watch.SAMPLE_S", SAMPLE_S / 25)
-    monkeypatch.setattr("tidegate.experiments.chaos_watch.CALM_S", CALM_S / 25)
+    monkeypatch.setattr("tidegate_lab.experiments.chaos_watch.SAMPLE_S", SAMPLE_S / 25)
+    monkeypatch.setattr("tidegate_lab.experiments.chaos_watch.CALM_S", CALM_S / 25)
 
 
 @pytest.mark.usefixtures("_quick")
@@ -119,7 +119,7 @@ def test_every_kind_strikes_once_a_round_in_the_seeds_order_and_is_waited_for() 
 
 @pytest.mark.usefixtures("_quick")
 def test_a_job_that_does_not_come_back_is_not_called_recovered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidegate.experiments.chaos_play._GIVEN_UP_S", 0.5)
+    monkeypatch.setattr("tidegate_lab.experiments.chaos_play._GIVEN_UP_S", 0.5)
     world = World(hurts_s=60.0)
     with Watch(world.behind_s, lambda: int(time.monotonic() * 1000)) as watch:
         (fault,) = Play(watch, random.Random(1), lambda *_: None).faults({"a": lambda: world.strike("a")}, 0.1)

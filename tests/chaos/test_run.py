@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from tidegate.domain import EnvironmentUnfit, InvalidInput
-from tidegate.experiments import chaos
-from tidegate.experiments.chaos_driver import COUNT, UNIQUE, Orders
-from tidegate.experiments.chaos_feed import ROWS_PER_S, messages
-from tidegate.experiments.chaos_sink import Sink
+from tidegate_lab.experiments import chaos
+from tidegate_lab.experiments.chaos_driver import COUNT, UNIQUE, Orders
+from tidegate_lab.experiments.chaos_feed import ROWS_PER_S, messages
+from tidegate_lab.experiments.chaos_sink import Sink
 
 
 class Broker:
@@ -112,8 +112,8 @@ def _world(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.setattr(chaos, name, value)
     for name in ("Network", "SmallDisk"):
         monkeypatch.setattr(getattr(chaos, name), "__enter__", _refused)
-    monkeypatch.setattr("tidegate.experiments.chaos_watch.CALM_S", 0.5)
-    monkeypatch.setattr("tidegate.experiments.chaos_play._DRAIN_S", 1.0)
+    monkeypatch.setattr("tidegate_lab.experiments.chaos_watch.CALM_S", 0.5)
+    monkeypatch.setattr("tidegate_lab.experiments.chaos_play._DRAIN_S", 1.0)
     yield
     FEEDS.clear()
 

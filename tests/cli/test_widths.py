@@ -10,8 +10,9 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from tidegate.cli import demo, explain, output
+from tidegate.cli import explain, output
 from tidegate.evaluate.violations import ClassReport
+from tidegate_lab.commands import demo
 
 
 def printed(table: Table) -> str:
@@ -56,7 +57,8 @@ def test_classes_fit() -> None:
 def headings() -> list[tuple[str, list[str]]]:
     """The headings of every table that a command prints, as they stand in the source."""
     found = []
-    for path in sorted(Path(output.__file__).parents[1].rglob("*.py")):
+    folders = Path(output.__file__).parents[1], Path(demo.__file__).parents[1]
+    for path in sorted(path for folder in folders for path in folder.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if not isinstance(node, ast.Call) or not ast.unparse(node.func).endswith(("output.table", "Table")):
                 continue

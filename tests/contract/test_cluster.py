@@ -80,7 +80,7 @@ def live(request: pytest.FixtureRequest) -> Iterator[World]:
     from tidegate.adapters.spark.settings import Settings
     from tidegate.adapters.spark.source import TidegateSource
     from tidegate.domain.policy import Policy
-    from tidegate.workloads.wordcount import WordCount
+    from tidegate_lab.workloads.wordcount import WordCount
 
     spark = request.getfixturevalue("spark")
     folder = request.getfixturevalue("tmp_path")

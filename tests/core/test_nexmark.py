@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from tidegate.load import Nexmark, content_from_spec
-from tidegate.workloads import nexmark_plain
+from tidegate_lab.workloads import nexmark_plain
 
 LINES = Nexmark(seed=3).texts(0, 20_000)
 

@@ -8,18 +8,22 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tomllib
 
+import tidegate
+import tidegate_lab
 from tidegate.extras import _BROUGHT_BY
+from tidegate.laboratory import PARTS
 
 ROOT = Path(__file__).resolve().parents[2]
 DISTRIBUTIONS = {"sklearn": "scikit-learn", "py4j": "pyspark", "opentelemetry": "opentelemetry-sdk"}
 
 
-def project() -> dict[str, object]:
-    return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]  # type: ignore[no-any-return]
+def project(folder: str = ".") -> dict[str, Any]:
+    return tomllib.loads((ROOT / folder / "pyproject.toml").read_text())["project"]  # type: ignore[no-any-return]
 
 
 def names(needs: object) -> set[str]:
@@ -34,7 +38,6 @@ def test_attaching_needs_five_small_libraries() -> None:
 @pytest.mark.parametrize("extra", list(_BROUGHT_BY))
 def test_an_extra_brings_what_its_hint_promises(extra: str) -> None:
     extras = project()["optional-dependencies"]
-    assert isinstance(extras, dict)
     promised = {DISTRIBUTIONS.get(module, module.replace("_", "-")) for module in _BROUGHT_BY[extra]}
     assert promised <= names(extras[extra])
 
@@ -59,6 +62,66 @@ def test_a_command_without_its_extra_is_one_line(missing: str, arguments: list[s
     assert said in told
 
 
+def test_product_and_laboratory_are_released_together() -> None:
+    assert tidegate_lab.__version__ == tidegate.__version__
+    (product,) = [need for need in project("lab")["dependencies"] if need.startswith("tidegate[")]
+    assert product.endswith(f"]=={tidegate.__version__}")
+    assert (ROOT / "lab" / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
+
+
+def test_the_lock_file_has_what_the_laboratory_needs() -> None:
+    locked = set(re.findall(r"^([a-z0-9-]+)==", (ROOT / "requirements.lock").read_text(), re.MULTILINE))
+    assert names(project("lab")["dependencies"]) - {"tidegate"} <= locked
+
+
+def test_the_hints_name_every_part_of_the_laboratory() -> None:
+    announced = project("lab")["entry-points"]
+    assert {f"tidegate.{kind}": set(parts) for kind, parts in PARTS.items()} == {
+        group: set(points) for group, points in announced.items()
+    }
+
+
+WITHOUT_LABORATORY = """
+import sys
+from importlib import metadata
+points = metadata.entry_points
+def without(**wanted):
+    return metadata.EntryPoints(point for point in points(**wanted) if not point.value.startswith("tidegate_lab"))
+metadata.entry_points = without
+sys.modules["tidegate_lab"] = None
+from tidegate.cli import main
+sys.argv[0] = "tidegate"
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        *((f"{command} --help --out x --json y", f"tidegate {command} is part of") for command in PARTS["commands"]),
+        ("simulate examples/scenarios/burst.yaml --controller ds2", "controller 'ds2' is part of"),
+        ("schedule examples/instance.json --scheduler paper-ga", "scheduler 'paper-ga' is part of"),
+    ],
+)
+def test_without_the_laboratory_its_parts_are_one_line(arguments: str, said: str) -> None:
+    done = run_without_laboratory(*arguments.split())
+    assert (done.returncode, done.stdout) == (2, "")
+    (told,) = done.stderr.strip().splitlines()
+    assert said in told
+    assert told.endswith("the laboratory: pip install tidegate-lab")
+
+
+def test_the_help_without_the_laboratory_names_what_it_would_bring() -> None:
+    told = run_without_laboratory("--help").stdout
+    assert "With pip install tidegate-lab also: arena, chaos, demo, reproduce." in told
+    assert "\n  demo " not in told
+
+
+def run_without_laboratory(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", WITHOUT_LABORATORY, *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+
+
 def test_the_doctor_says_what_is_missing(tmp_path: Path) -> None:
     command, variables = (
         [sys.executable, "-m", "tidegate.cli", "doctor", "--json"],
@@ -71,4 +134,5 @@ def test_the_doctor_says_what_is_missing(tmp_path: Path) -> None:
     told = {one["actuator"]: one for one in found["capabilities"]}
     assert "Spark needs Java 17 or newer" in told["attach"]["reason"]
     assert "[console]" in told
+    assert told["tidegate-lab"]["able"]
     assert "apt-get install" in done.stderr

@@ -41,7 +41,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_every_page_can_be_reached() -> None:
     """From the site's menu, or from a page that can."""
     menu = (ROOT / "mkdocs.yml").read_text()
-    listed = {path for path in PAGES if path.parent == ROOT or f" {path.relative_to(ROOT / 'docs').as_posix()}" in menu}
+    listed = {path for path in PAGES if path.parent == ROOT or f" {name(path).removeprefix('docs/')}" in menu}
     listed |= {
         path for page in listed for link in links(page) if (path := (page.parent / link).resolve()).suffix == ".md"
     }
@@ -151,9 +151,9 @@ def _check_command(where: str, words: list[str]) -> None:
         if option.startswith("--") or re.fullmatch(r"-[a-z]", option):
             assert option in known[path] | {"--help"}, f"{where}: tidegate {' '.join(path)} has no {option}"
     if path == ("reproduce",) and words and words[0].islower():
-        from tidegate.cli.reproduce import _EXPERIMENTS
+        from tidegate_lab.commands.reproduce.command import EXPERIMENTS
 
-        assert words[0] in _EXPERIMENTS, f"{where}: there is no experiment {words[0]!r}"
+        assert words[0] in EXPERIMENTS, f"{where}: there is no experiment {words[0]!r}"
 
 
 def test_inline_commands_exist() -> None:

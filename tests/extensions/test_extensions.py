@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
 from tests.core.worlds import steady
 from tidegate import extensions
+from tidegate.cli.plugged import add_plugged_in
 from tidegate.control.controller import Controller
 from tidegate.domain import Action, InvalidInput, Proposal, Reason, ScaleExecutors
 from tidegate.domain.policy import Policy
@@ -20,7 +24,14 @@ from tidegate.placement import SCHEDULERS, scheduler
 from tidegate.plan.arbiter import BUILT_IN
 from tidegate.plan.guards import GUARDS, GuardContext
 from tidegate.plan.planner import Plan, Proposer
-from tidegate.testing import check_controller, check_forecaster, check_guard, check_proposer, check_scheduler
+from tidegate.testing import (
+    check_command,
+    check_controller,
+    check_forecaster,
+    check_guard,
+    check_proposer,
+    check_scheduler,
+)
 
 PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
 
@@ -59,9 +70,52 @@ def test_every_forecaster_conforms(bank: Any) -> None:
     check_forecaster(bank)
 
 
-@pytest.mark.parametrize("name", [name for name in SCHEDULERS if name != "paper-ga"])
+@pytest.mark.parametrize("name", SCHEDULERS)
 def test_every_scheduler_conforms(name: str) -> None:
     check_scheduler(lambda: scheduler(name))
+
+
+@pytest.mark.parametrize("name", extensions.names("commands"))
+def test_every_command_that_is_plugged_in_conforms(name: str) -> None:
+    check_command(extensions.part("commands", name))
+
+
+def test_a_command_without_an_example_is_found_out() -> None:
+    def silent() -> None:
+        """Do something."""
+
+    with pytest.raises(AssertionError, match="ends with an example"):
+        check_command(silent)
+
+
+@pytest.mark.usefixtures("registered")
+def test_commands_are_plugged_in_and_replace_none_of_ours() -> None:
+    def other(json: bool = False) -> None:
+        """Another one. Example: tidegate other"""
+        typer.echo(f"other, json {json}")
+
+    def run() -> None:
+        typer.echo("not this one")
+
+    for command in (other, run):
+        extensions.register("commands", command.__name__, command)
+    app = typer.Typer()
+    app.command("run")(lambda: typer.echo("ours"))
+    add_plugged_in(app, taken={"run"})
+    assert CliRunner().invoke(app, ["other", "--json"]).stdout == "other, json True\n"
+    assert CliRunner().invoke(app, ["run"]).stdout == "ours\n"
+
+
+def test_a_broken_package_does_not_take_our_commands_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    point = EntryPoint("broken", "no_such_package:command", "tidegate.commands")
+    monkeypatch.setattr(extensions, "entry_points", lambda **_: EntryPoints([point]))
+    app = typer.Typer()
+    app.command("ours")(lambda: typer.echo("ours"))
+    add_plugged_in(app, taken={"ours"})
+    assert CliRunner().invoke(app, ["ours"]).stdout == "ours\n"
+    found = CliRunner().invoke(app, ["broken", "--any", "argument"]).exception
+    assert isinstance(found, InvalidInput)
+    assert "command 'broken' (no_such_package:command) cannot be loaded" in str(found)
 
 
 def test_a_proposer_that_learns_while_it_proposes_is_found_out() -> None:

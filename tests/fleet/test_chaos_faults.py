@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.fleet.conftest import StubFleet, wait_for
-from tidegate.experiments import chaos_fleet
-from tidegate.experiments.chaos_fleet import APPLICATION, ChaosFleet
+from tidegate_lab.experiments import chaos_fleet
+from tidegate_lab.experiments.chaos_fleet import APPLICATION, ChaosFleet
 
 pytestmark = pytest.mark.slow
 

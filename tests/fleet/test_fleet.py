@@ -13,12 +13,12 @@ from typer.testing import CliRunner
 
 from tests.fleet.conftest import LEASE_S, StubFleet, wait_for
 from tidegate.cli.app import app
-from tidegate.experiments.wire import Wire
 from tidegate.fleet.calls import fleet_wire
 from tidegate.fleet.config import FleetConfig, plain
 from tidegate.fleet.look import Lookout
 from tidegate.fleet.registry import Registry
 from tidegate.fleet.report import fleet_report
+from tidegate_lab.experiments.wire import Wire
 
 pytestmark = pytest.mark.slow
 

@@ -83,7 +83,7 @@ def test_recipes_come_from_files_and_modules(tmp_path: Path) -> None:
     file.write_text("def build(spark, settings, rate=1):\n    return rate\n\nvalue = 3\n")
     build: Any = load_build(ApplicationSpec("a", str(file), {"rate": 5}))
     assert build(None, None) == 5
-    assert callable(load_build(ApplicationSpec("a", "tidegate.experiments.fleet_run:build")))
+    assert callable(load_build(ApplicationSpec("a", "tidegate_lab.experiments.fleet_run:build")))
     file.with_name("broken.py").write_text("import nothing_like_this\n")
     wrong = {
         str(tmp_path / "none.py"): "no such file",

@@ -8,7 +8,7 @@ import pytest
 from tidegate.adapters.sim.fleet_load import made_up_days, per_second, regional_shares
 from tidegate.adapters.sim.fleet_loop import leave_alone
 from tidegate.domain.errors import InvalidInput
-from tidegate.experiments import multilevel
+from tidegate_lab.experiments import multilevel
 
 SPEC = multilevel.fleet()
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tidegate.placement import SCHEDULERS, Problem, Schedule, lower_bound, scheduler
 from tidegate.placement.load import TOLERANCE, loads
-from tidegate.placement.paper_ga import PaperGA
 from tidegate.placement.scheduler import RuleScheduler, Scheduler
+from tidegate_lab.experiments.paper_ga import PaperGA
 
 from .problems import problems, waves
 

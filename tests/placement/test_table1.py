@@ -5,15 +5,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tidegate.experiments.placement_figures import draw_closing, draw_convergence, draw_schedule
-from tidegate.experiments.table1 import FAMILIES, ROWS, sample, signals, table1
 from tidegate.placement import pack, scheduler
-from tidegate.placement.paper_ga import PaperGA
+from tidegate.placement.figure import draw_schedule
+from tidegate_lab.experiments.paper_ga import PaperGA
+from tidegate_lab.experiments.placement_figures import draw_closing, draw_convergence
+from tidegate_lab.experiments.table1 import FAMILIES, ROWS, sample, signals, table1
 
 
 @pytest.mark.slow
 def test_the_table_has_the_promised_form_and_tidegate_is_never_worse(monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr("tidegate.experiments.table1.ROWS", ROWS[:2])
+    monkeypatch.setattr("tidegate_lab.experiments.table1.ROWS", ROWS[:2])
     seen: list[tuple[int, int, str]] = []
     table = table1(2, 3, lambda *step: seen.append(step))
     assert list(table["families"]) == ["common-period", "mixed-period"]

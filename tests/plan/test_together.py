@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from tidegate.domain import InvalidInput
-from tidegate.experiments.together import (
+from tidegate_lab.experiments.together import (
     RUNS,
     SINGLE,
     Played,
@@ -18,7 +18,7 @@ from tidegate.experiments.together import (
     setting_of,
     smallest_fixed,
 )
-from tidegate.experiments.together_sim import SimWorld
+from tidegate_lab.experiments.together_sim import SimWorld
 
 
 @dataclass

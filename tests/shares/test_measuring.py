@@ -24,12 +24,12 @@ from tidegate.domain import (
     SetShare,
     Targets,
 )
-from tidegate.experiments.qos_classes import ApplicationRows, QosRun, to_json
-from tidegate.experiments.qos_plan import APPLICATIONS, CLASSES, PLANS, QosPlan, even
-from tidegate.experiments.qos_processes import HostCluster, Worker, in_cpu_time
-from tidegate.experiments.qos_run_figures import figures
-from tidegate.experiments.rowlatency import row_latencies
 from tidegate.load import Timeline
+from tidegate_lab.experiments.qos_classes import ApplicationRows, QosRun, to_json
+from tidegate_lab.experiments.qos_plan import APPLICATIONS, CLASSES, PLANS, QosPlan, even
+from tidegate_lab.experiments.qos_processes import HostCluster, Worker, in_cpu_time
+from tidegate_lab.experiments.qos_run_figures import figures
+from tidegate_lab.experiments.rowlatency import row_latencies
 
 POOL = ExecutorPool((), 0, 1)
 

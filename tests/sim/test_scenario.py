@@ -18,7 +18,7 @@ from tidegate.adapters.sim.scenariofile import load_scenario, parse_scenario
 from tidegate.adapters.sim.simulation import Simulation
 from tidegate.adapters.sim.watch import watch
 from tidegate.domain import InvalidInput, PolicyInvalid
-from tidegate.experiments import four_signals
+from tidegate_lab.experiments import four_signals
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "scenarios"
 
@@ -318,9 +318,9 @@ def test_a_file_that_is_not_there() -> None:
 
 def test_an_unknown_scheduler_names_those_there_are() -> None:
     events = "events: [{event: NewNode, at_s: 0, id: n, cpu: 1}, {event: Schedule, at_s: 3, scheduler: dice}]"
-    with pytest.raises(PolicyInvalid, match=r"line 2: no scheduler is named dice; there are .*round-robin") as found:
+    with pytest.raises(PolicyInvalid, match=r"line 2: unknown scheduler 'dice'; known are .*round-robin") as found:
         parse_scenario(f"duration_s: 5\n{events}\nscheduler: coin")
-    assert any(problem.startswith("line 3: no scheduler is named coin") for problem in found.value.problems)
+    assert any(problem.startswith("line 3: unknown scheduler 'coin'") for problem in found.value.problems)
 
 
 @pytest.mark.slow

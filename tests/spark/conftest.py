@@ -18,7 +18,7 @@ from tidegate.adapters.spark.embedded import embedded_session
 from tidegate.adapters.spark.pool import settle_executors
 from tidegate.control.journal import read_entries
 from tidegate.domain import ApplicationSample, BatchSample, Observation, RebalanceReport
-from tidegate.experiments import kafka_broker
+from tidegate_lab.experiments import kafka_broker
 
 HERE = Path(__file__).parent
 Produce = Callable[[str, int], None]

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from tests.versions.environments import ROOT, NoEnvironment, environment
-from tidegate.experiments.maven import Artifact, cached, can_fetch, fetched
+from tidegate_lab.experiments.maven import Artifact, cached, can_fetch, fetched
 
 DELTA = (
     Artifact("io.delta", "delta-spark_4.1_2.13", "4.3.0"),

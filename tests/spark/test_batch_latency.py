@@ -8,10 +8,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tidegate.adapters.spark.attach import Gate
-from tidegate.experiments.batch_latency import Course, evaluate, measure
-from tidegate.experiments.batch_latency_figures import draw_all
-from tidegate.experiments.batch_latency_plan import WORKLOADS, Plan
 from tidegate.load import Constant
+from tidegate_lab.experiments.batch_latency import Course, evaluate, measure
+from tidegate_lab.experiments.batch_latency_figures import draw_all
+from tidegate_lab.experiments.batch_latency_plan import WORKLOADS, Plan
 
 ROWS = 600
 TINY = Plan(

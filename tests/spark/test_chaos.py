@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.experiments import chaos, chaos_play, kafka_broker
+from tidegate_lab.experiments import chaos, chaos_play, kafka_broker
 
 
 def test_kills_lose_and_double_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

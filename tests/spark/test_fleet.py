@@ -20,7 +20,7 @@ from tidegate.control.journal import read_entries
 from tidegate.domain import MoveApplication
 from tidegate.fleet.evidence import committed_rows, overlaps, runs
 from tidegate.fleet.folder import FleetFolder
-from tidegate.workloads.wordcount import check_rows, expected_counts, state_counts
+from tidegate_lab.workloads.wordcount import check_rows, expected_counts, state_counts
 
 APPLICATIONS = {"words-east": "east", "words-west": "west"}
 FILE = """
@@ -59,7 +59,7 @@ def submit(folder: FleetFolder, name: str, region: str) -> None:
         "trigger_s": 2.0,
     }
     words = ["--name", name, "--region", region, "--slots", "0.4", "--arguments", json.dumps(arguments)]
-    running = fleet(folder.root, "submit", "tidegate.experiments.fleet_run:build", *words)
+    running = fleet(folder.root, "submit", "tidegate_lab.experiments.fleet_run:build", *words)
     assert running["running"], running
     assert running["host"] == f"{region}-1"
 

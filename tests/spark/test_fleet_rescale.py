@@ -21,7 +21,7 @@ from tidegate.fleet.host import SparkQueries, SparkQuery
 from tidegate.fleet.protocol import make_token
 from tidegate.fleet.state import ApplicationSpec, HostCard, HostSpec
 from tidegate.fleet.tenant import RunOrder
-from tidegate.workloads.wordcount import check_rows, expected_counts, state_counts
+from tidegate_lab.workloads.wordcount import check_rows, expected_counts, state_counts
 
 CONFIG = FleetConfig.model_validate(
     {
@@ -48,7 +48,7 @@ class Host:
             "trigger_s": 2.0,
         }
         self.spec = ApplicationSpec(
-            "words", "tidegate.experiments.fleet_run:build", arguments, elastic={"lookup": 4, "count": 4}
+            "words", "tidegate_lab.experiments.fleet_run:build", arguments, elastic={"lookup": 4, "count": 4}
         )
 
     def start(self) -> SparkQuery:

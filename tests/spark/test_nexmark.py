@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from tidegate.load import Nexmark
-from tidegate.workloads import nexmark, nexmark_plain
+from tidegate_lab.workloads import nexmark, nexmark_plain
 
 pytestmark = pytest.mark.spark
 

@@ -16,7 +16,7 @@ SCRIPT = """
 import json, threading, time
 from pathlib import Path
 from tidegate.domain import SetShare
-from tidegate.experiments.qos_plan import own_session
+from tidegate_lab.experiments.qos_plan import own_session
 from tidegate.adapters.spark.pools import SchedulerPools, in_pool
 
 spark = own_session("pools")

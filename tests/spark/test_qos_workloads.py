@@ -15,8 +15,8 @@ from tests.spark.conftest import wait_for_batches
 from tidegate.adapters.spark.attach import Gate
 from tidegate.load import Constant, RandomText, RecordedRides, Rides
 from tidegate.load.rides import FIELDS
-from tidegate.workloads.dpip import Dpip, breaks, cleaned, fares, parsed, zone_table
-from tidegate.workloads.gsm import PATTERN, Gsm, grep, md5, sort
+from tidegate_lab.workloads.dpip import Dpip, breaks, cleaned, fares, parsed, zone_table
+from tidegate_lab.workloads.gsm import PATTERN, Gsm, grep, md5, sort
 
 ROWS = 300
 RAW = """tpep_pickup_datetime,tpep_dropoff_datetime,PULocationID,DOLocationID,passenger_count,\

@@ -26,7 +26,7 @@ from tidegate.control.journal import read_notes
 from tidegate.domain import Outcome, QueryFailed, Receipt, ScaleExecutors, SetParallelism, Targets
 from tidegate.domain.codec import to_json
 from tidegate.load import Constant
-from tidegate.workloads.wordcount import WordCount, check_rows, expected_counts, state_counts
+from tidegate_lab.workloads.wordcount import WordCount, check_rows, expected_counts, state_counts
 
 JOB = WordCount(Constant(rate=200), lookup_s=0.0, lookup_tasks=2, count_tasks=2)
 

@@ -15,15 +15,15 @@ from tidegate.adapters.spark.pool import settle_executors
 from tidegate.control.journal import read_entries
 from tidegate.domain import MoveState, Outcome, Targets
 from tidegate.domain.policy import Policy
-from tidegate.experiments.state_moves import Plan, run
 from tidegate.load import Constant
-from tidegate.workloads.wordcount import WordCount, check_rows, expected_counts, state_counts
+from tidegate_lab.experiments.state_moves import Plan, run
+from tidegate_lab.workloads.wordcount import WordCount, check_rows, expected_counts, state_counts
 
 LOCALITY = "spark.locality.wait"
 
 
 def test_moved_state_is_the_state_that_never_moved(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidegate.experiments.state_moves._PATIENCE_S", 900.0)
+    monkeypatch.setattr("tidegate_lab.experiments.state_moves._PATIENCE_S", 900.0)
     settle_executors(spark, 2)
     # Both queries go on reading while the killed executor is replaced: there are files for that time too.
     found = run(Plan(moves=20, kills=1, variants=((True, False),), files=600), spark=spark)

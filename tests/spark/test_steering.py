@@ -57,7 +57,7 @@ from tidegate.domain import (
 from tidegate.domain.codec import from_json, to_json
 from tidegate.domain.policy import Policy
 from tidegate.load import Constant
-from tidegate.workloads.wordcount import WordCount, check_rows, expected_counts, state_counts
+from tidegate_lab.workloads.wordcount import WordCount, check_rows, expected_counts, state_counts
 
 
 def apply(gate: Gate, *actions: Action) -> Receipt:

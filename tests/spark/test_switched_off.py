@@ -11,10 +11,10 @@ SCRIPT = """
 import json, time
 from pathlib import Path
 from tidegate.domain import SetAdmission, SetShare, Targets
-from tidegate.experiments.qos_plan import own_session
+from tidegate_lab.experiments.qos_plan import own_session
 from tidegate.load import Constant
 from tidegate.adapters.spark.attach import attach
-from tidegate.workloads.gsm import Gsm
+from tidegate_lab.workloads.gsm import Gsm
 
 def wait(condition):
     deadline_s = time.monotonic() + 300

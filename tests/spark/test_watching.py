@@ -17,7 +17,7 @@ from tidegate.adapters.spark.settings import Settings
 from tidegate.adapters.spark.topology import Topology
 from tidegate.adapters.spark.watcher import Watcher
 from tidegate.load import Constant, Timeline
-from tidegate.workloads.wordcount import WordCount, check_rows, expected_counts, state_counts
+from tidegate_lab.workloads.wordcount import WordCount, check_rows, expected_counts, state_counts
 
 
 def rows_of(spark: SparkSession, rate: float = 100, **options: object) -> DataFrame:

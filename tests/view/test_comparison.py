@@ -10,10 +10,10 @@ import pytest
 
 from tests.view.browser import tab
 from tests.view.worlds import steps, write
-from tidegate.experiments.demo import QUICK, RunRecord, RunResult
-from tidegate.experiments.demo_report import compare, write_report
 from tidegate.view.comparison import Comparison, Line, Lines, Plane, Point
 from tidegate.view.report import write_report as write_page
+from tidegate_lab.experiments.demo import QUICK, RunRecord, RunResult
+from tidegate_lab.experiments.demo_report import compare, write_report
 
 EVIL = "<img src=x onerror=alert(1)>"
 

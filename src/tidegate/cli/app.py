@@ -9,10 +9,7 @@ import typer
 import tidegate
 from tidegate.cli import output
 from tidegate.cli.analyze import analyze
-from tidegate.cli.arena import arena
-from tidegate.cli.chaos import chaos
 from tidegate.cli.console import console
-from tidegate.cli.demo import demo
 from tidegate.cli.detect import detect
 from tidegate.cli.doctor import doctor
 from tidegate.cli.explain import explain
@@ -20,9 +17,9 @@ from tidegate.cli.fleet import fleet
 from tidegate.cli.forecast import forecast
 from tidegate.cli.host import host
 from tidegate.cli.operators import operators
+from tidegate.cli.plugged import add_plugged_in
 from tidegate.cli.policy import policy
 from tidegate.cli.report import report
-from tidegate.cli.reproduce import reproduce
 from tidegate.cli.run import run
 from tidegate.cli.schedule import schedule
 from tidegate.cli.simulate import simulate
@@ -46,12 +43,13 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _COMMANDS = (
-    *(demo, run, doctor, console, top, report, explain, operators),
-    *(simulate, arena, twin, whatif, schedule, forecast, detect, analyze, reproduce, chaos, policy, host),
+    *(run, doctor, console, top, report, explain, operators),
+    *(simulate, twin, whatif, schedule, forecast, detect, analyze, policy, host),
 )
 for command in _COMMANDS:
     app.command()(command)
 app.add_typer(fleet, name="fleet")
+add_plugged_in(app, taken={"fleet", "version", *(command.__name__ for command in _COMMANDS)})
 
 
 @app.callback(invoke_without_command=True)

@@ -19,6 +19,7 @@ from tidegate.cli import output
 from tidegate.domain import EnvironmentUnfit
 from tidegate.domain.capability import Capability
 from tidegate.extras import extras, how_to_get
+from tidegate.laboratory import laboratory
 
 
 def doctor(
@@ -43,7 +44,7 @@ def doctor(
     except (EnvironmentUnfit, ModuleNotFoundError) as error:
         problem = str(error) if isinstance(error, EnvironmentUnfit) else how_to_get(error.name) or str(error)
         found = [Capability("attach", False, problem)]
-    found += [*_machine(), *extras()]
+    found += [*_machine(), *extras(), laboratory()]
     if json:
         output.print_json({**versions, "ready": not problem, "capabilities": [asdict(one) for one in found]})
     else:

@@ -29,9 +29,9 @@ def operators(
     from tidegate.control.journal import read_entries, read_knowledge
     from tidegate.domain.codec import from_tree
     from tidegate.evaluate.bottleneck import aggregate, worst_operator
-    from tidegate.experiments.operator_view import draw_operators, render_migration, render_operators
     from tidegate.plan.operators import Operators
     from tidegate.plan.operators.memory import OperatorsMemory
+    from tidegate.view.operatortable import render_migration, render_operators
 
     slots, found = 1, dict[str, tuple["ApplicationSample", list["BatchSample"]]]()
     for entry in read_entries(journal):
@@ -51,6 +51,8 @@ def operators(
         document[name] = {**asdict(metrics), "bottleneck": asdict(worst_operator(metrics, slots))}
         output.console.print(render_operators(metrics, slots))
         if out is not None:
+            from tidegate.view.operatorgraph import draw_operators
+
             output.console.print(f"written: {draw_operators(metrics, slots, out / f'{name}.png')}")
     if not document:
         output.console.print("no warm batch with known stages in that time; try a larger --seconds")

@@ -63,7 +63,7 @@ def schedule(
             found = solve_islands(problem, seeds)
     document = found.to_json(seconds=round(time.perf_counter() - began_s, 3))
     if out is not None:
-        from tidegate.experiments.placement_figures import draw_schedule
+        from tidegate.placement.figure import draw_schedule
 
         out.mkdir(parents=True, exist_ok=True)
         (out / "schedule.json").write_text(json_text.dumps(document, indent=1))

@@ -51,13 +51,13 @@ def simulate(
     result = watch(simulation, speed) if live else simulation.run()
     document = result.to_dict()
     if out is not None:
-        from tidegate.experiments.timeline import write_timelines
+        from tidegate.adapters.sim.charts import write_charts
 
         out.mkdir(parents=True, exist_ok=True)
         (out / "simulation.json").write_text(json_text.dumps(document, indent=1, allow_nan=False))
         steered = simulation.pool is not None and bool(simulation.pool.journal.entries)
         journals = [_write_journal(simulation.pool.journal, out / "tidegate.db")] if steered and simulation.pool else []
-        written = [out / "simulation.json", write_timelines(result, journals, out), *journals]
+        written = [out / "simulation.json", write_charts(result, journals, out), *journals]
         output.console.print(f"written: {', '.join(map(str, written))}")
     if json:
         output.print_json(document["summary"])

@@ -9,7 +9,7 @@ from .packing import Packing, pack
 from .pareto import Tradeoff, pareto_front
 from .problem import Host, InvalidInstance, Problem, Task
 from .schedule import Schedule, evaluate
-from .scheduler import SCHEDULERS, RuleScheduler, Scheduler, scheduler
+from .scheduler import SCHEDULERS, RuleScheduler, Scheduler, scheduler, unknown_scheduler
 from .tidegate import Tidegate
 
 __all__ = [
@@ -43,5 +43,6 @@ __all__ = [
     "scheduler",
     "solve_island",
     "solve_islands",
+    "unknown_scheduler",
     "write_instance",
 ]

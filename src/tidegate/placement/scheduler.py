@@ -9,10 +9,10 @@ from typing import Protocol
 import numpy as np
 
 from tidegate import extensions
+from tidegate.laboratory import how_to_install
 
 from .arrays import IntArray
 from .greedy import best_fit_decreasing, first_fit_decreasing, round_robin
-from .paper_ga import PaperGA
 from .problem import Problem
 from .replan import within_cap
 from .rstorm import RStorm
@@ -50,7 +50,6 @@ SCHEDULERS: Mapping[str, Scheduler] = {
     "tstorm": RuleScheduler(TStorm()),
     "ffd": RuleScheduler(first_fit_decreasing),
     "best-fit": RuleScheduler(best_fit_decreasing),
-    "paper-ga": RuleScheduler(PaperGA()),
     "tidegate": RuleScheduler(Tidegate()),
 }
 
@@ -64,8 +63,17 @@ def scheduler(name: str) -> Scheduler:
     """
     if name in SCHEDULERS:
         return SCHEDULERS[name]
-    plugged_in = extensions.names("schedulers")
-    if name not in plugged_in:
-        raise ValueError(f"unknown scheduler {name!r}; known are {', '.join((*SCHEDULERS, *plugged_in))}")
+    if problem := unknown_scheduler(name):
+        raise ValueError(problem)
     found: Scheduler = extensions.make("schedulers", name)
     return found
+
+
+def unknown_scheduler(name: str) -> str | None:
+    """What is wrong with a name; None if there is a scheduler of that name."""
+    if name in SCHEDULERS:
+        return None
+    known = (*SCHEDULERS, *extensions.names("schedulers"))
+    if name in known:
+        return None
+    return how_to_install("schedulers", name) or f"unknown scheduler {name!r}; known are {', '.join(known)}"

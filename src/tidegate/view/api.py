@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from functools import lru_cache
-from importlib.resources import files
 from typing import Any
 
 from pydantic import ValidationError
@@ -25,24 +23,11 @@ from tidegate.domain import InvalidInput, Mode
 from tidegate.domain.policy import Policy
 from tidegate.view import now, openapi, ranges
 from tidegate.view.access import SECURITY_HEADERS, Access
-from tidegate.view.book import Book
 from tidegate.view.library import Library
-from tidegate.view.panels import Series
+from tidegate.view.news import News
+from tidegate.view.pagefiles import PAGE_FILES, serve_file
+from tidegate.view.queries import READ, Query
 
-_STATIC = {
-    "": ("index.html", "text/html; charset=utf-8"),
-    "console.css": ("console.css", "text/css; charset=utf-8"),
-    "uplot.css": ("uplot.css", "text/css; charset=utf-8"),
-    "uplot.js": ("uplot.js", "text/javascript; charset=utf-8"),
-    "format.js": ("format.js", "text/javascript; charset=utf-8"),
-    "charts.js": ("charts.js", "text/javascript; charset=utf-8"),
-    "plane.js": ("plane.js", "text/javascript; charset=utf-8"),
-    "compare.js": ("compare.js", "text/javascript; charset=utf-8"),
-    "panels.js": ("panels.js", "text/javascript; charset=utf-8"),
-    "console.js": ("console.js", "text/javascript; charset=utf-8"),
-    "icon.svg": ("icon.svg", "image/svg+xml"),
-}
-_NEWS_EVERY_S = 1.0
 _BODY_MOST = 4096
 _LOOKS = {"GET", "HEAD"}
 
@@ -68,7 +53,7 @@ def application(library: Library, access: Access, steer: Steer | None = None, pa
         Route("/healthz", api.health, methods=["GET"]),
     ]
     if page:
-        routes += [Route(f"/{name}", _static(name), methods=["GET"]) for name in _STATIC]
+        routes += [Route(f"/{name}", serve_file(name), methods=["GET"]) for name in PAGE_FILES]
     inner = Starlette(routes=routes, exception_handlers={HTTPException: _problem, Exception: _failure})
     return _Guarded(inner, access)
 
@@ -76,14 +61,14 @@ def application(library: Library, access: Access, steer: Steer | None = None, pa
 class _Api:
     def __init__(self, library: Library, access: Access, steer: Steer | None) -> None:
         self._library, self._access, self._steer = library, access, steer
-        self._news = _News(library)
+        self._news = News(library)
 
     def read(self, name: str) -> Callable[[Request], Awaitable[Response]]:
         """The handler of one path."""
 
         async def handle(request: Request) -> Response:
             self._check(request)
-            return _json(await self._run(_READ[name], _Query(request, openapi.READS[name][1])))
+            return _json(await self._run(READ[name], Query(request, openapi.READS[name][1])))
 
         return handle
 
@@ -94,7 +79,7 @@ class _Api:
             raise HTTPException(400, f"{text[:40]!r} is not the number of a step")
         found = await self._run(
             lambda library, query: ranges.decision(library.book(query.text("journal")), int(text)),
-            _Query(request, ("journal",)),
+            Query(request, ("journal",)),
         )
         if found is None:
             raise HTTPException(404, f"this journal has no decision {text}")
@@ -130,9 +115,9 @@ class _Api:
     async def events(self, request: Request) -> Response:
         """Server-sent events: the overview and the new data, whenever there is any."""
         self._check(request)
-        query = _Query(request, ("journal", "application"))
+        query = Query(request, ("journal", "application"))
 
-        def chosen(library: Library, query: _Query) -> tuple[str, str]:
+        def chosen(library: Library, query: Query) -> tuple[str, str]:
             book = library.book(query.text("journal"))
             return book.name, library.application(book, query.text("application"))
 
@@ -199,143 +184,6 @@ class _Api:
             raise HTTPException(404, str(error.args[0])) from None
 
 
-class _Query:
-    """The validated query parameters."""
-
-    def __init__(self, request: Request, known: tuple[str, ...]) -> None:
-        self._values: dict[str, str] = {}
-        for name, value in request.query_params.multi_items():
-            if name not in known:
-                continue  # links may carry extra parameters
-            if name in self._values:
-                raise HTTPException(400, f"{name}: given more than once")
-            self._values[name] = value
-        for name in ("journal", "application"):
-            text = self._values.get(name)
-            if text is not None and not (0 < len(text) <= 300 and "\0" not in text):
-                raise HTTPException(400, f"{name}: must have 1 to 300 characters")
-        self.number("start"), self.number("end"), self.points()
-
-    def text(self, name: str) -> str | None:
-        return self._values.get(name)
-
-    def number(self, name: str) -> float | None:
-        text = self._values.get(name)
-        if text is None:
-            return None
-        try:
-            value = float(text)
-        except ValueError:
-            raise HTTPException(400, f"{name}: {text[:40]!r} is not a number") from None
-        if not math.isfinite(value) or abs(value) > 1e11:
-            raise HTTPException(400, f"{name}: {text[:40]!r} is not a time in seconds since 1970")
-        return value
-
-    def points(self) -> int:
-        text = self._values.get("points", "600")
-        most = openapi.MOST_POINTS
-        if not (text.isascii() and text.isdigit() and 10 <= int(text[:9]) <= most):
-            raise HTTPException(400, f"points: give a whole number from 10 to {most}")
-        return int(text)
-
-    def range(self, book: Book) -> tuple[float, float]:
-        span = book.span_s or (0.0, 1.0)
-        start_s, end_s = self.number("start"), self.number("end")
-        start_s, end_s = span[0] if start_s is None else start_s, span[1] if end_s is None else end_s
-        if start_s > end_s:
-            raise HTTPException(400, f"start {start_s:g} is after end {end_s:g}")
-        return start_s, end_s
-
-
-def _of_application(work: Callable[..., Any]) -> Callable[[Library, _Query], Any]:
-    def read(library: Library, query: _Query) -> Any:
-        book = library.book(query.text("journal"))
-        return work(book, library.application(book, query.text("application")), query)
-
-    return read
-
-
-def _of_range(work: Callable[..., Any]) -> Callable[[Library, _Query], Any]:
-    def read(library: Library, query: _Query) -> Any:
-        book = library.book(query.text("journal"))
-        return work(book, *query.range(book), query)
-
-    return read
-
-
-def _series(book: Book, name: str, query: _Query) -> Series:
-    start_s, end_s = query.range(book)
-    return ranges.series(book, name, start_s, end_s, query.points())
-
-
-_READ: dict[str, Callable[[Library, _Query], Any]] = {
-    "journals": lambda library, _: [library.overview(book) for book in library.books.values()],
-    "overview": lambda library, query: library.overview(library.book(query.text("journal"))),
-    "series": _of_application(_series),
-    "pool": _of_range(lambda book, start_s, end_s, query: ranges.pool_series(book, start_s, end_s, query.points())),
-    "operators": _of_application(lambda book, name, query: ranges.operators(book, name, *query.range(book))),
-    "timeline": _of_range(lambda book, start_s, end_s, _: ranges.timeline(book, start_s, end_s)),
-    "classes": lambda library, query: now.classes_now(library.book(query.text("journal"))),
-    "cost": _of_range(lambda book, start_s, end_s, _: ranges.cost(book, start_s, end_s)),
-    "lag": _of_application(lambda book, name, _: now.lag_now(book, name)),
-}
-
-
-class _News:
-    """Reads news once per second for all viewers of an application together, and only while there are viewers."""
-
-    def __init__(self, library: Library) -> None:
-        self._library = library
-        self._viewers: dict[tuple[str, str], set[asyncio.Queue[bytes]]] = {}
-        self._since: dict[tuple[str, str], float] = {}
-        self._task: asyncio.Task[None] | None = None
-
-    async def follow(self, journal: str, application: str) -> AsyncIterator[bytes]:
-        """The stream of one viewer. A slow viewer misses news, and does not delay the others."""
-        key, queue = (journal, application), asyncio.Queue[bytes](maxsize=8)
-        self._viewers.setdefault(key, set()).add(queue)
-        if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._look())
-        try:
-            yield b"retry: 2000\n\n"
-            while True:
-                try:
-                    yield await asyncio.wait_for(queue.get(), 15.0)
-                except asyncio.TimeoutError:
-                    yield b": still here\n\n"
-        finally:
-            self._viewers[key].discard(queue)
-            if not self._viewers[key]:
-                del self._viewers[key]
-                self._since.pop(key, None)
-
-    async def _look(self) -> None:
-        while self._viewers:
-            keys = list(self._viewers)
-            for key, text in (await asyncio.wrap_future(self._library.run(self._read, keys))).items():
-                for queue in self._viewers.get(key, ()):
-                    if not queue.full():
-                        queue.put_nowait(text)
-            await asyncio.sleep(_NEWS_EVERY_S)
-
-    def _read(self, keys: list[tuple[str, str]]) -> dict[tuple[str, str], bytes]:
-        library = self._library
-        library.poll()
-        found: dict[tuple[str, str], bytes] = {}
-        for key in keys:
-            book = library.books.get(key[0])
-            span = book.span_s if book is not None else None
-            if book is None or span is None:
-                continue
-            since_s = self._since.get(key)
-            if since_s is not None and span[1] <= since_s and book.indexed >= 1:
-                continue
-            delta = library.delta(book, key[1], span[1] if since_s is None else since_s)
-            self._since[key] = span[1]
-            found[key] = b"event: news\ndata: " + json.dumps(delta, allow_nan=False).encode() + b"\n\n"
-        return found
-
-
 class _Guarded:
     """Refuses foreign host names and cross-site requests first, and adds the security headers to responses."""
 
@@ -368,21 +216,6 @@ class _Guarded:
 def _is_page(path: str) -> bool:
     """Other sites may link to the page. They may not request data or change anything."""
     return not path.startswith("/api/") and path != "/metrics"
-
-
-def _static(name: str) -> Callable[[Request], Awaitable[Response]]:
-    file, kind = _STATIC[name]
-
-    async def handle(request: Request) -> Response:
-        return Response(page_file(file), headers={"content-type": kind, "cache-control": "no-cache"})
-
-    return handle
-
-
-@lru_cache(maxsize=32)
-def page_file(name: str) -> bytes:
-    """A file of the page, as packaged."""
-    return (files("tidegate.view") / "page" / name).read_bytes()
 
 
 @lru_cache(maxsize=1)

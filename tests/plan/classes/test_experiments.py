@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.experiments import qos_scale, sensitivity, step_overhead
-from tidegate.experiments.class_world import CLASSES
-from tidegate.experiments.qos_scale import Scenario
+from tidegate_lab.experiments import qos_scale, sensitivity, step_overhead
+from tidegate_lab.experiments.class_world import CLASSES
+from tidegate_lab.experiments.qos_scale import Scenario
 
 
 @pytest.mark.slow

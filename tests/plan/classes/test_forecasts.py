@@ -10,8 +10,8 @@ from tidegate.adapters.sim import SimApplication, SimCluster, SimOperator
 from tidegate.control.controller import Controller
 from tidegate.domain import SetAdmission
 from tidegate.evaluate.forecast.arrivals import ArrivalForecaster
-from tidegate.experiments.sensitivity import Blind, Erring
 from tidegate.load.profile import Burst, Constant, LoadProfile
+from tidegate_lab.experiments.sensitivity import Blind, Erring
 
 BURST_S = 90.0
 LOADS: dict[str, LoadProfile] = {

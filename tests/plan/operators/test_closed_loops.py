@@ -9,8 +9,8 @@ import pytest
 from tests.plan.operators.worlds import COUNT, LINES, SPLIT, WORDS, codes, rescales, run, text_of, with_operators
 from tidegate.adapters.sim.application import SimOperator
 from tidegate.domain import Mode
-from tidegate.experiments.identification import draw_case, run_case
 from tidegate.plan.settings import OperatorSettings
+from tidegate_lab.experiments.identification import draw_case, run_case
 
 LIGHT = replace(SPLIT, cost_s_per_row=0.0004)
 WIDE = replace(LINES, parallelism=4)

@@ -13,8 +13,9 @@ from tidegate.adapters.sim.application import SimApplication, SimOperator
 from tidegate.adapters.sim.cluster import SimCluster
 from tidegate.adapters.sim.poolspec import PoolApplicationSpec
 from tidegate.domain import BatchSample, InvalidInput, SetParallelism, Targets
-from tidegate.experiments.operator_view import draw_operators, render_migration, render_operators
 from tidegate.plan.operators.migration import Instance, Place, migrate
+from tidegate.view.operatorgraph import draw_operators
+from tidegate.view.operatortable import render_migration, render_operators
 
 
 def world(*operators: SimOperator, slots: int = 4, **changes: Any) -> SimCluster:

@@ -26,11 +26,11 @@ from tidegate.domain.policy import Policy
 from tidegate.evaluate.bottleneck import ApplicationMetrics, aggregate
 from tidegate.evaluate.evaluation import Evaluation
 from tidegate.evaluate.evaluator import EvaluationMemory, Evaluator
-from tidegate.experiments.identification import steer
 from tidegate.plan.operators import Operators
 from tidegate.plan.operators.memory import OperatorsMemory
 from tidegate.plan.planner import Plan, Proposer
 from tidegate.plan.settings import OperatorSettings
+from tidegate_lab.experiments.identification import steer
 
 OPERATORS_ONLY = {"executors": False, "admission": False}
 SLOTS = 6

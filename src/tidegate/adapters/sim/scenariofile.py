@@ -11,11 +11,10 @@ import yaml
 from tidegate.adapters.sim.events import KillNode, KillOperator, NewNode, NewOperator, NewSinusOperator, Schedule
 from tidegate.adapters.sim.poolspec import PoolApplicationSpec, PoolOperatorSpec
 from tidegate.adapters.sim.scenario import Scenario
-from tidegate.adapters.sim.scheduling import unknown_scheduler
 from tidegate.adapters.sim.workload import ApplicationSpec, OperatorSpec
 from tidegate.control.yamlmodel import line_of, parse_model, read_text
 from tidegate.domain import PolicyInvalid
-from tidegate.placement import SCHEDULERS
+from tidegate.placement import unknown_scheduler
 
 Operators: TypeAlias = Sequence[OperatorSpec | PoolOperatorSpec]
 Where: TypeAlias = tuple[int | str, ...]
@@ -77,8 +76,8 @@ def findings(scenario: Scenario) -> Iterator[Finding]:
         )
         for index, query in enumerate(scenario.pool.applications):
             yield from _operator_findings(("pool", "applications", index), query)
-    if scenario.scheduler not in SCHEDULERS:
-        yield ("scheduler",), unknown_scheduler(scenario.scheduler)
+    if unknown := unknown_scheduler(scenario.scheduler):
+        yield ("scheduler",), unknown
     yield from _resource_findings(scenario)
     yield from _region_findings(scenario)
     yield from _event_findings(scenario)
@@ -202,8 +201,8 @@ def _event_findings(scenario: Scenario) -> Iterator[Finding]:
             elif event.at_s < born[event.id]:
                 message = f"{event.event} at {event.at_s:g} s comes before {event.id} is there ({born[event.id]:g} s)"
                 yield (*where, "at_s"), message
-        if isinstance(event, Schedule) and event.scheduler is not None and event.scheduler not in SCHEDULERS:
-            yield (*where, "scheduler"), unknown_scheduler(event.scheduler)
+        if isinstance(event, Schedule) and event.scheduler and (unknown := unknown_scheduler(event.scheduler)):
+            yield (*where, "scheduler"), unknown
         if event.at_s > scenario.duration_s:
             message = f"{event.event} at {event.at_s:g} s comes after the end ({scenario.duration_s:g} s)"
             yield (*where, "at_s"), message

@@ -9,7 +9,7 @@ import numpy as np
 
 from tidegate.adapters.sim.state import NOWHERE, Floats
 from tidegate.domain import InvalidInput
-from tidegate.placement import SCHEDULERS, Host, InvalidInstance, Problem, Task
+from tidegate.placement import Host, InvalidInstance, Problem, Task, scheduler, unknown_scheduler
 from tidegate.placement.problem import SAME_REGION
 
 
@@ -92,15 +92,15 @@ def assign(situation: Situation, name: str, seed: int) -> tuple[int, ...]:
 
     Before anything is measured, every task is placed in turn. Without hosts: NOWHERE.
     """
-    if name not in SCHEDULERS:
-        raise InvalidInput(unknown_scheduler(name))
+    if unknown := unknown_scheduler(name):
+        raise InvalidInput(unknown)
     if not situation.hosts:
         return (NOWHERE,) * len(situation.tasks)
     try:
         problem = situation.problem()
         chosen: dict[str, str] = {}
         if problem is not None:
-            chosen.update(SCHEDULERS[name].schedule(problem, np.random.default_rng(seed)).assignment)
+            chosen.update(scheduler(name).schedule(problem, np.random.default_rng(seed)).assignment)
     except InvalidInstance as error:
         raise InvalidInput(f"schedule at {situation.time_s:g} s: {error}") from None
     count = dict.fromkeys(situation.host_names, 0)
@@ -112,7 +112,3 @@ def assign(situation: Situation, name: str, seed: int) -> tuple[int, ...]:
             count[chosen[task]] += 1
     indices = dict(zip(situation.host_names, situation.hosts, strict=True))
     return tuple(indices[chosen[task]] for task in situation.task_names)
-
-
-def unknown_scheduler(name: str) -> str:
-    return f"no scheduler is named {name}; there are {', '.join(SCHEDULERS)}"

@@ -1,0 +1,125 @@
+"""The autoscaler of the Flink Kubernetes operator.
+
+Over a metrics window: true processing rate = rows ÷ busy time. The required capacity is
+
+    target ÷ utilisation  +  lag ÷ catch-up  +  target · restart ÷ catch-up
+
+and parallelism is scaled by capacity ÷ true rate, within [0.4, 1 + max growth]. Nothing changes while the true rate
+lies in the band given by utilisation ± boundary. After a change the metrics of the stabilisation interval are discarded
+and the window fills again. Shrinking waits for an interval and takes the largest recommendation in it.
+https://nightlies.apache.org/flink/flink-kubernetes-operator-docs-main/docs/custom-resource/autoscaler/
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+
+from tidegate_lab.arena.rivals.measures import Measures
+from tidegate_lab.arena.rivals.rival import Rival
+
+LEAST_FACTOR = 0.4
+MOST_FACTOR = 1 + 100_000.0
+
+
+def capacity(target: float, utilisation: float, lag: float, catch_up_s: float, restart_s: float) -> float:
+    """Required capacity in rows per second.
+
+    >>> capacity(70.0, utilisation=0.7, lag=0.0, catch_up_s=0.0, restart_s=0.0)
+    100.0
+    >>> capacity(70.0, utilisation=0.7, lag=1800.0, catch_up_s=1800.0, restart_s=0.0)
+    101.0
+    """
+    if catch_up_s <= 0:
+        return target / utilisation
+    return target / utilisation + lag / catch_up_s + target * restart_s / catch_up_s
+
+
+def new_parallelism(current: int, wanted: float, true_rate: float) -> int:
+    """
+    >>> new_parallelism(10, wanted=50 / 0.8, true_rate=100.0), new_parallelism(2, wanted=100 / 0.5, true_rate=40.0)
+    (7, 10)
+    """
+    factor = min(MOST_FACTOR, max(LEAST_FACTOR, wanted / true_rate))
+    return math.ceil(current * factor - 1e-9)
+
+
+class Flink(Rival):
+    """Averages over a window, with a band and a delay before shrinking."""
+
+    name = "flink"
+
+    def __init__(
+        self,
+        window_s: float = 900.0,
+        stabilisation_s: float = 300.0,
+        utilisation: float = 0.7,
+        boundary: float = 0.3,
+        catch_up_s: float = 1800.0,
+        restart_s: float = 300.0,
+        down_interval_s: float = 3600.0,
+    ) -> None:
+        super().__init__()
+        self.window_s, self.stabilisation_s, self.down_interval_s = window_s, stabilisation_s, down_interval_s
+        self.utilisation, self.boundary = utilisation, boundary
+        self.catch_up_s, self.restart_s = catch_up_s, restart_s
+        self._window: deque[Measures] = deque()
+        self._from_s = 0.0
+        self._smaller: list[tuple[float, int]] = []
+
+    def wish(self, now: Measures) -> tuple[int, str] | None:
+        if now.time_s < self._from_s:
+            return None
+        self._window.append(now)
+        while self._window[0].time_s <= now.time_s - self.window_s:
+            self._window.popleft()
+        if sum(each.span_s for each in self._window) < self.window_s - 1e-6:
+            return None
+        arrived = sum(each.arrived_rows for each in self._window) / sum(each.span_s for each in self._window)
+        done, busy_s = sum(each.done_rows for each in self._window), sum(each.busy_s for each in self._window)
+        if not done or not busy_s:
+            return None
+        true_rate = done / busy_s * now.slots_per_executor * now.executors
+        size = self.after(now.executors, arrived, true_rate, now.lag_rows)
+        return self._patient(now, size, f"{arrived:.0f} rows/s arrive, {true_rate:.0f} could be done")
+
+    def after(self, current: int, target: float, true_rate: float, lag: float) -> int:
+        """The new size. Inside the band it stays the same."""
+        most, least = self.utilisation + self.boundary, self.utilisation - self.boundary
+        too_slow = true_rate < capacity(target, most, lag, self.catch_up_s, 0.0)
+        too_fast = true_rate > capacity(target, least, lag, self.catch_up_s, self.restart_s)
+        if not too_slow and not too_fast:
+            return current
+        wanted = capacity(target, self.utilisation, lag, self.catch_up_s, self.restart_s)
+        return max(1, new_parallelism(current, wanted, true_rate))
+
+    def _patient(self, now: Measures, size: int, text: str) -> tuple[int, str] | None:
+        if size >= now.executors:
+            self._smaller = []
+        if size < now.executors:
+            self._smaller.append((now.time_s, size))
+            if now.time_s - self._smaller[0][0] < self.down_interval_s:
+                return None
+            size = max(each for _, each in self._smaller)
+        if size == now.executors:
+            return None
+        self._smaller, self._from_s = [], now.time_s + self.stabilisation_s
+        self._window.clear()
+        return size, text
+
+
+class FlinkMinute(Flink):
+    """The same with a window of a minute, as users who care about latency set it."""
+
+    name = "flink-1min"
+
+    def __init__(
+        self,
+        window_s: float = 60.0,
+        stabilisation_s: float = 60.0,
+        utilisation: float = 0.7,
+        catch_up_s: float = 300.0,
+        restart_s: float = 30.0,
+        down_interval_s: float = 300.0,
+    ) -> None:
+        super().__init__(window_s, stabilisation_s, utilisation, 0.3, catch_up_s, restart_s, down_interval_s)

@@ -1,0 +1,66 @@
+"""The tables of a tournament, in 80 columns: rivals over all runs, and the winner of each load."""
+
+from __future__ import annotations
+
+from rich.table import Table
+
+from tidegate_lab.arena.judge import ORACLE, STATIC, TIDEGATE, Summary, holds
+from tidegate_lab.arena.play import Run
+from tidegate_lab.arena.tournament import Tournament
+
+
+def summary_table(tournament: Tournament) -> Table:
+    table = Table("rival", "holds", "÷ static", "÷ oracle", "late", "worst", "changes/h", box=None)
+    for name, found in ranked(tournament):
+        table.add_row(
+            name,
+            f"{found.holds}/{found.runs}",
+            _ratio(found.cost_vs_static),
+            _ratio(found.cost_vs_oracle),
+            f"{found.late_mean:.2%}",
+            f"{found.late_worst:.1%}",
+            f"{found.changes_per_hour:.1f}",
+            style="bold" if name == TIDEGATE else "",
+        )
+    return table
+
+
+def ranked(tournament: Tournament) -> list[tuple[str, Summary]]:
+    """Rivals that hold most often first, then the cheapest."""
+    return sorted(
+        tournament.summary.items(),
+        key=lambda item: (-item[1].holds / item[1].runs, item[1].cost_vs_static or 0.0),
+    )
+
+
+def winners_table(tournament: Tournament) -> Table:
+    """Per load: the cheapest rival that holds, except static and oracle, next to Tidegate."""
+    table = Table("load", "seed", "static", "oracle", "tidegate", "late", "cheapest rival that holds", box=None)
+    for load in tournament.loads:
+        runs = {run.rival: run for run in tournament.runs if (run.load, run.seed) == (load.name, load.seed)}
+        others = [run for name, run in runs.items() if name not in {STATIC, ORACLE, TIDEGATE}]
+        winner = cheapest_that_holds(others, tournament)
+        ours = runs.get(TIDEGATE)
+        table.add_row(
+            load.name,
+            str(load.seed),
+            _cost(runs.get(STATIC)),
+            _cost(runs.get(ORACLE)),
+            _cost(ours),
+            f"{ours.late:.2%}" if ours else "–",
+            f"{winner.rival} {_cost(winner)}" if winner else "none",
+        )
+    return table
+
+
+def cheapest_that_holds(runs: list[Run], tournament: Tournament) -> Run | None:
+    holding = [run for run in runs if holds(run, tournament.setting)]
+    return min(holding, key=lambda run: run.executor_seconds, default=None)
+
+
+def _ratio(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"
+
+
+def _cost(run: Run | None) -> str:
+    return "–" if run is None else f"{run.executor_seconds / 1000:.1f} k"

@@ -1,0 +1,1 @@
+"""The laboratory's commands. `tidegate` finds them by their entry points."""

@@ -1,0 +1,1 @@
+"""`tidegate reproduce`, split by where experiments run."""
