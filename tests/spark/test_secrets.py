@@ -18,7 +18,7 @@ from tidegate.adapters.spark.embedded import local_session
 
 spark = local_session("s", 1, 512, {"spark.hadoop.fs.s3a.secret.key": "hunter2", "spark.plain": "seen"})
 children = psutil.Process().children(recursive=True)
-shown = " ".join(word for child in children for word in child.as_dict(["cmdline"])["cmdline"] or [])  # None: it has ended
+shown = " ".join(word for child in children for word in child.as_dict(["cmdline"])["cmdline"] or [])  # may have ended
 print("on a command line:", "hunter2" in shown, "spark.plain=seen" in shown)
 print("in the session:", spark.conf.get("spark.hadoop.fs.s3a.secret.key"), spark.sparkContext.master)
 spark.stop()
