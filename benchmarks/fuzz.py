@@ -54,7 +54,7 @@ def _targets(folder: Path) -> dict[str, Target]:
     from tidegate.history import Notes
     from tidegate.history.eventlog import EventLog
     from tidegate.history.progress import parse_progress
-    from tidegate.load.trace import read_trace
+    from tidegate.load.trace import TraceFile, read_trace
 
     def policy(data: bytes) -> None:
         parse_model(_text(data), Policy, "policy")
@@ -74,7 +74,7 @@ def _targets(folder: Path) -> dict[str, Target]:
     def trace(data: bytes) -> None:
         path = folder / "trace.csv"
         path.write_bytes(b"time,load\n" + data)
-        read_trace.__wrapped__(str(path), "load", None, 60.0, "error", 0, None)
+        read_trace.__wrapped__(TraceFile(str(path), "load", None, 0, None), 60.0, "error")
 
     def greeting(data: bytes) -> None:
         """A handshake from a peer that may not know the token."""

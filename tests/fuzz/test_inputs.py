@@ -29,7 +29,7 @@ from tidegate.fleet.state import AgentStatus
 from tidegate.history import Notes
 from tidegate.history.eventlog import EventLog
 from tidegate.history.progress import parse_progress
-from tidegate.load.trace import read_trace
+from tidegate.load.trace import TraceFile, read_trace
 
 TOKEN = b"t" * 32
 FEW = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
@@ -119,7 +119,7 @@ CELLS = st.text(max_size=6) | st.sampled_from(["1", "-1", "nan", "1e999", '"'])
 def test_traces(tmp_path_factory: pytest.TempPathFactory, rows: list[list[str]]) -> None:
     path = tmp_path_factory.mktemp("trace") / "t.csv"
     path.write_bytes("\n".join(["time,load", *(",".join(row) for row in rows)]).encode("utf-8", "surrogatepass"))
-    assert "\n" not in told(lambda: read_trace.__wrapped__(str(path), "load", None, 60.0, "error", 0, None))
+    assert "\n" not in told(lambda: read_trace.__wrapped__(TraceFile(str(path), "load", None, 0, None), 60.0, "error"))
 
 
 @FEW

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from tests.core.worlds import application, batch
 from tidegate.adapters.sim import SimApplication, SimCluster, SimOperator
-from tidegate.adapters.sim.whatif import AdviceCheck, check_advice, replica
+from tidegate.adapters.sim.whatif import AdviceCheck, TrialWorld, check_advice, replica
 from tidegate.cli.app import app
 from tidegate.control.controller import Controller
 from tidegate.control.journal import Entry, MemoryJournal, SqliteJournal
@@ -65,9 +65,8 @@ class Case:
             advice,
             job or self.job,
             self.policy().objective_of("app"),
-            executors=self.executors,
-            slots_per_executor=self.slots,
-            duration_s=60,
+            self.executors,
+            TrialWorld(self.slots, duration_s=60),
         )
 
 

@@ -20,7 +20,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as validated
 
 from tidegate.domain.errors import InvalidInput
-from tidegate.load.trace import GapRule, read_trace
+from tidegate.load.trace import GapRule, TraceFile, read_trace
 
 Floats = npt.NDArray[np.float64]
 Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -110,9 +110,8 @@ class Trace:
     kind: Literal["trace"] = "trace"
 
     def rows_per_s(self, t_s: Floats) -> Floats:
-        recorded = read_trace(
-            self.path, self.column, self.time_column, self.step_s, self.gaps, self.first_row, self.rows
-        )
+        file = TraceFile(self.path, self.column, self.time_column, self.first_row, self.rows)
+        recorded = read_trace(file, self.step_s, self.gaps)
         rate = recorded.values / recorded.step_s if self.values == "count" else recorded.values
         played_s = t_s * self.time_scale
         if self.repeat:

@@ -56,9 +56,10 @@ class Rides:
         draws = mixed(seeded(rows, self.seed))
         # Six numbers of ten bits out of one word; a ride waits up to a quarter turn and lasts a quarter to a half.
         parts = [((draws >> np.uint64(10 * k)) & np.uint64(1023)).astype(np.int64).tolist() for k in range(6)]
-        return [self._line(row, *draw) for row, draw in zip(range(first, end), zip(*parts, strict=True), strict=True)]
+        return [self._line(row, draw) for row, draw in zip(range(first, end), zip(*parts, strict=True), strict=True)]
 
-    def _line(self, row: int, wait: int, length: int, start: int, goal: int, extra: int, luck: int) -> str:
+    def _line(self, row: int, draw: tuple[int, ...]) -> str:
+        wait, length, start, goal, extra, luck = draw
         turn, driver = divmod(row, self.drivers)
         pickup = _BEGIN + timedelta(seconds=turn * _TURN_S + wait * _TURN_S // 4096)
         ride_s = _TURN_S // 4 + length * _TURN_S // 4096

@@ -19,6 +19,17 @@ GapRule = Literal["error", "hold", "zero"]
 _GAP_FACTOR = 1.5  # a distance of more than this many usual steps is a gap
 
 
+@dataclass(frozen=True, slots=True)
+class TraceFile:
+    """A CSV file and the part of it that counts: columns, first row, and how many rows (None: all)."""
+
+    path: str
+    column: str
+    time_column: str | None
+    first_row: int
+    rows: int | None
+
+
 @dataclass(frozen=True)
 class RecordedLoad:
     """Values and their times in seconds since the first; `step_s` is the usual distance."""
@@ -33,18 +44,11 @@ class RecordedLoad:
 
 
 @lru_cache(maxsize=16)
-def read_trace(
-    path: str,
-    column: str,
-    time_column: str | None,
-    step_s: float,
-    gaps: GapRule,
-    first_row: int,
-    rows: int | None,
-) -> RecordedLoad:
+def read_trace(file: TraceFile, step_s: float, gaps: GapRule) -> RecordedLoad:
     """Read the trace as arrays. Line numbers in errors are those of the file (the header is line 1)."""
+    path, column, time_column, first_row = file.path, file.column, file.time_column, file.first_row
     file_rows = _file_rows(path, [column] if time_column is None else [column, time_column])
-    chosen = file_rows[first_row : None if rows is None else first_row + rows]
+    chosen = file_rows[first_row : None if file.rows is None else first_row + file.rows]
     if not chosen:
         raise InvalidInput(f"trace {path}: no rows from row {first_row} on; the file has {len(file_rows)}")
     lines = [number for number, _ in chosen]

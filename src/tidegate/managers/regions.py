@@ -221,7 +221,7 @@ class RegionManager:
             operator = min(movable, key=lambda o: (use[o] < excess, use[o] if use[o] >= excess else -use[o], o))
             urgent = seating.load[name] > host.cores
             text = f"{name} is {seating.load[name] / host.cores:.0%} busy"
-            request = self._ask_move(operator, name, 1, seating.load[name] / host.cores, text, urgent, now_s)
+            request = self._ask_move(AskedMove(operator, name, 1, now_s), seating.load[name] / host.cores, text, urgent)
             if now_s - state.heard_s > settings.silence_s and settings.elastic:
                 self._grant_alone(request, now_s)
             else:
@@ -237,21 +237,19 @@ class RegionManager:
         else:
             del state.moves[request.id]
 
-    def _ask_move(
-        self, operator: str, host: str, count: int, score: float, reason: str, urgent: bool, now_s: float
-    ) -> MoveRequest:
+    def _ask_move(self, move: AskedMove, score: float, reason: str, urgent: bool = False) -> MoveRequest:
         request = MoveRequest(
             id=self.state.numbering.next_id(),
             sender=self.name,
-            to=self._applications[operator],
-            time_s=now_s,
-            operator=operator,
-            host=host,
+            to=self._applications[move.operator],
+            time_s=move.asked_s,
+            operator=move.operator,
+            host=move.host,
             score=score,
             reason=reason,
             urgent=urgent,
         )
-        self.state.moves[request.id] = AskedMove(operator, host, count, now_s)
+        self.state.moves[request.id] = move
         return request
 
     # Hosts
@@ -331,7 +329,7 @@ class RegionManager:
     def _ask_leave(self, seating: Seating, host: str, now_s: float) -> list[Message]:
         asked = {(move.operator, move.host) for move in self.state.moves.values()}
         return [
-            self._ask_move(operator, host, count, 0.05, f"{host} is to be removed", False, now_s)
+            self._ask_move(AskedMove(operator, host, count, now_s), 0.05, f"{host} is to be removed")
             for operator, count in seating.counts[host].items()
             if (operator, host) not in asked
         ]

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil
-from typing import Any
+from typing import Any, NamedTuple
 
 from tidegate.domain.action import Action
 from tidegate.domain.codec import from_tree
@@ -57,21 +57,21 @@ _MOST_MOMENTS = 400
 
 def series(book: Book, application: str, start_s: float, end_s: float, points: int) -> Series:
     """All time series of one application."""
-    bucket_s = max(1.0, (end_s - start_s) / points)
-    times, columns = _grouped(book, "minutes", _APPLICATION, start_s, end_s, bucket_s, application)
-    _, pool = _on(times, *_grouped(book, "minutes_pool", _POOL, start_s, end_s, bucket_s))
+    buckets = _Buckets.of(start_s, end_s, points)
+    times, columns = _grouped(book, "minutes", _APPLICATION, buckets, application)
+    _, pool = _on(times, *_grouped(book, "minutes_pool", _POOL, buckets))
     busy = {"busy": "sum(arrival * row_s) / count(DISTINCT time_s)", "sharing": "count(DISTINCT application)"}
-    _, everybody = _on(times, *_grouped(book, "minutes", busy, start_s, end_s, bucket_s))
+    _, everybody = _on(times, *_grouped(book, "minutes", busy, buckets))
     columns |= pool
     _derive(columns, everybody)
-    return Series(start_s, end_s, bucket_s, times, {name: [_short(one) for one in of] for name, of in columns.items()})
+    return Series(*buckets, times, {name: [_short(one) for one in of] for name, of in columns.items()})
 
 
 def pool_series(book: Book, start_s: float, end_s: float, points: int) -> Series:
     """Executors over time."""
-    bucket_s = max(1.0, (end_s - start_s) / points)
-    times, columns = _grouped(book, "minutes_pool", _POOL, start_s, end_s, bucket_s)
-    return Series(start_s, end_s, bucket_s, times, {name: [_short(one) for one in of] for name, of in columns.items()})
+    buckets = _Buckets.of(start_s, end_s, points)
+    times, columns = _grouped(book, "minutes_pool", _POOL, buckets)
+    return Series(*buckets, times, {name: [_short(one) for one in of] for name, of in columns.items()})
 
 
 def operators(book: Book, application: str, start_s: float, end_s: float) -> list[OperatorLoad]:
@@ -174,15 +174,22 @@ def cost(book: Book, start_s: float, end_s: float) -> Cost:
     )
 
 
+class _Buckets(NamedTuple):
+    """A range of time in equal parts."""
+
+    start_s: float
+    end_s: float
+    width_s: float
+
+    @classmethod
+    def of(cls, start_s: float, end_s: float, points: int) -> _Buckets:
+        return cls(start_s, end_s, max(1.0, (end_s - start_s) / points))
+
+
 def _grouped(
-    book: Book,
-    table: str,
-    columns: dict[str, str],
-    start_s: float,
-    end_s: float,
-    bucket_s: float,
-    application: str | None = None,
+    book: Book, table: str, columns: dict[str, str], buckets: _Buckets, application: str | None = None
 ) -> tuple[list[float], dict[str, Column]]:
+    start_s, end_s, bucket_s = buckets
     source = book.source(table, start_s, end_s)
     where = "" if application is None else " AND application = :application"
     rows = book.database.execute(

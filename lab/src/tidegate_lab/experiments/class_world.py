@@ -30,6 +30,7 @@ CLASSES: dict[str, dict[str, float]] = {
     "q2": {"latency_s": 10.0, "weight": 3},
     "q3": {"latency_s": 16.0, "weight": 1},
 }
+_TASKS = 8
 _KINDS = (0.3, 1.0, 3.0)  # work of a row: grep, MD5, sort
 _SPREAD = 0.8  # of the logarithm of that work, from one application to the next
 
@@ -63,9 +64,7 @@ class World:
         )
 
 
-def world(
-    count: int, slots: int, busy: float, rate: float, profiles: Mapping[str, LoadProfile], seed: int, tasks: int = 8
-) -> World:
+def world(count: int, slots: int, busy: float, rate: float, profiles: Mapping[str, LoadProfile], seed: int) -> World:
     """Rows so long that `rate` rows/s at every application keep the slots `busy`; arrivals are by class."""
     random = np.random.default_rng([seed, 1])
     row_s = random.choice(_KINDS, count) * random.lognormal(0.0, _SPREAD, count)
@@ -76,7 +75,7 @@ def world(
     jobs = tuple(
         SimApplication(
             name, profiles[groups[name]], interval_s=INTERVAL_S, overhead_s=OVERHEAD_S, cold_s=0.0,
-            operators=(SimOperator("work", cost_s_per_row=float(cost), parallelism=tasks),),
+            operators=(SimOperator("work", cost_s_per_row=float(cost), parallelism=_TASKS),),
         )
         for name, cost in zip(names, row_s, strict=True)
     )  # fmt: skip

@@ -177,9 +177,9 @@ def run_once(spark: SparkSession, plan: DemoPlan, name: str, executors: int | No
         if gate.failure is not None:
             raise EnvironmentUnfit(f"{name}: control ended early: {gate.failure}")
         counts = state_counts(spark, checkpoint)
-    first = timeline.rows_by(plan.warm_up_s)
     arrivals_s = timeline.arrivals_s(0, rows) - plan.warm_up_s
-    return _record(plan, name, list(read_entries(store)), arrivals_s, first, measured_s, end_s, counts)
+    played = _Played(arrivals_s, timeline.rows_by(plan.warm_up_s), measured_s, end_s)
+    return _record(plan, name, list(read_entries(store)), played, counts)
 
 
 def _watch(gate: Gate, query: RestartableQuery, name: str, start_s: float, end_s: float, step: Step) -> None:
@@ -195,17 +195,20 @@ def _watch(gate: Gate, query: RestartableQuery, name: str, start_s: float, end_s
         time.sleep(0.1)
 
 
-def _record(
-    plan: DemoPlan,
-    name: str,
-    entries: list[Entry],
-    arrivals_s: Floats,
-    first: int,
-    start_s: float,
-    end_s: float,
-    counts: Counts,
-) -> RunRecord:
-    """Return everything of a run that is shown. Rows before `first` arrived during the warm-up and are not counted."""
+@dataclass(frozen=True, slots=True)
+class _Played:
+    """A load that was played: arrivals since the start, and the span of the run."""
+
+    arrivals_s: Floats
+    first: int
+    """Rows before this one arrived during the warm-up and are not counted."""
+    start_s: float
+    end_s: float
+
+
+def _record(plan: DemoPlan, name: str, entries: list[Entry], played: _Played, counts: Counts) -> RunRecord:
+    """Return everything of a run that is shown."""
+    arrivals_s, first, start_s, end_s = played.arrivals_s, played.first, played.start_s, played.end_s
     latencies_s, committed = row_latencies(entries, APPLICATION, arrivals_s, start_s, end_s)
     inside = [entry for entry in entries if start_s <= entry.time_s <= end_s]
     times_s = np.array([entry.time_s - start_s for entry in inside])

@@ -80,7 +80,7 @@ def draw_case(shape: Shape, seed: int) -> Case:
     best_s = _latency_s(times_s, overhead_s)
     if shape == "balanced":
         objective_s = best_s * float(random.uniform(1.6, 3.0))
-        built = _build(graph, tasks, times_s, waiting, rate, overhead_s, seed)
+        built = _build(graph, list(zip(tasks, times_s, waiting, strict=True)), rate, overhead_s, seed)
         return Case(built, objective_s, executors, slots_per_executor)
     kind = "compute" if random.random() < 0.5 else "communication"
     place = int(random.integers(0 if kind == "compute" else 1, count))
@@ -92,7 +92,7 @@ def draw_case(shape: Shape, seed: int) -> Case:
     mended[place] *= tasks[place] / slots
     good_s = _latency_s(mended, overhead_s)
     objective_s = good_s + (min(slow_s, 3 * good_s) - good_s) * float(random.uniform(0.3, 0.9))
-    built = _build(graph, tasks, times_s, waiting, rate, overhead_s, seed)
+    built = _build(graph, list(zip(tasks, times_s, waiting, strict=True)), rate, overhead_s, seed)
     return Case(built, objective_s, executors, slots_per_executor, graph[place].name, kind)
 
 
@@ -144,18 +144,13 @@ def _draw_graph(random: np.random.Generator, count: int) -> list[SimOperator]:
 
 
 def _build(
-    graph: list[SimOperator],
-    tasks: list[int],
-    times_s: list[float],
-    waiting: list[float],
-    rate: float,
-    overhead_s: float,
-    seed: int,
+    graph: list[SimOperator], costs: list[tuple[int, float, float]], rate: float, overhead_s: float, seed: int
 ) -> SimApplication:
-    """Give every operator the costs with which its stage takes `times_s` on `tasks` slots in a batch of a second."""
+    """Give every operator its tasks, the time that its stage then takes for a batch of a second, and the share of it
+    that is communication."""
     rows: dict[str, float] = {}
     operators = []
-    for operator, count, time_s, share in zip(graph, tasks, times_s, waiting, strict=True):
+    for operator, (count, time_s, share) in zip(graph, costs, strict=True):
         taken = sum(rows[name] for name in operator.inputs) if operator.inputs else rate * _INTERVAL_S
         rows[operator.name] = taken * operator.selectivity
         row_s = time_s * count / taken

@@ -210,7 +210,7 @@ def _play(course: _Course, name: str, plan: Plan, limit: int | None = None, cont
     checkpoint = folder / topic
 
     def start() -> StreamingQuery:
-        return _query(course.spark, course.address, topic, name, sink, checkpoint, limit)
+        return _query(course, topic, name, sink, checkpoint, limit)
 
     gate = None
     if controlled:
@@ -242,9 +242,7 @@ def _play(course: _Course, name: str, plan: Plan, limit: int | None = None, cont
     return _judge(plan, feed, sink, checkpoint, restarted_s, len(seen) - runs)
 
 
-def _query(
-    spark: SparkSession, address: str, topic: str, name: str, sink: Sink, checkpoint: Path, limit: int | None
-) -> StreamingQuery:
+def _query(course: _Course, topic: str, name: str, sink: Sink, checkpoint: Path, limit: int | None) -> StreamingQuery:
     """The job, as a user would write it."""
 
     @F.udf("string")
@@ -252,10 +250,10 @@ def _query(
         time.sleep(_LOOKUP_S)
         return key
 
-    options = {"kafka.bootstrap.servers": address, "subscribe": topic, "startingOffsets": "earliest"}
+    options = {"kafka.bootstrap.servers": course.address, "subscribe": topic, "startingOffsets": "earliest"}
     if limit is not None:
         options["maxOffsetsPerTrigger"] = str(limit)
-    rows = spark.readStream.format("kafka").options(**options).load()
+    rows = course.spark.readStream.format("kafka").options(**options).load()
     keys = rows.select(looked_up(F.col("key").cast("string")).alias("key"))
     return (
         keys.groupBy("key").count()

@@ -23,7 +23,7 @@ from tidegate.domain import BatchSample, EnvironmentUnfit, Mode
 from tidegate.domain.policy import Policy
 from tidegate.load import Constant, Timeline
 from tidegate_lab.experiments.rowlatency import row_latencies, rows_committed
-from tidegate_lab.workloads.wordcount import SplitCount, check_rows, expected_counts, state_counts
+from tidegate_lab.workloads.wordcount import Counts, SplitCount, check_rows, expected_counts, state_counts
 
 Floats = npt.NDArray[np.float64]
 APPLICATION = "wordcount"
@@ -121,7 +121,7 @@ def run(plan: Plan, out: Path, told: Told) -> Run:
             counts = state_counts(spark, checkpoint)
     finally:
         spark.stop()
-    return _record(plan, list(read_entries(store)), counts, start_s, end_s, default_s, adjusted_s)
+    return _record(plan, list(read_entries(store)), counts, _Spans((start_s, end_s), default_s, adjusted_s))
 
 
 def figures(done: Run, stage: tuple[float, float]) -> Latencies:
@@ -242,15 +242,17 @@ def _check(gate: Gate) -> None:
             raise EnvironmentUnfit(f"the query failed: {str(error).splitlines()[0]}")
 
 
-def _record(
-    plan: Plan,
-    entries: list[Entry],
-    counts: dict[str, tuple[int, int, int]],
-    start_s: float,
-    end_s: float,
-    default_s: tuple[float, float],
-    adjusted_s: tuple[float, float],
-) -> Run:
+@dataclass(frozen=True, slots=True)
+class _Spans:
+    """When the load was played, and when, since its start, each stage was measured."""
+
+    whole_s: tuple[float, float]
+    default_s: tuple[float, float]
+    adjusted_s: tuple[float, float]
+
+
+def _record(plan: Plan, entries: list[Entry], counts: Counts, spans: _Spans) -> Run:
+    start_s, end_s = spans.whole_s
     timeline = Timeline(Constant(rate=plan.rate))
     arrivals_s = timeline.arrivals_s(0, timeline.rows_by(end_s - start_s))
     latencies_s, _ = row_latencies(entries, APPLICATION, arrivals_s, start_s, end_s)
@@ -267,8 +269,8 @@ def _record(
         start_s=start_s,
         arrivals_s=arrivals_s,
         latencies_s=latencies_s,
-        default_s=default_s,
-        adjusted_s=adjusted_s,
+        default_s=spans.default_s,
+        adjusted_s=spans.adjusted_s,
         pauses_s=tuple(report.pause_s for _, report in reports if report.done and report.pause_s is not None),
         rebalanced_s=tuple(time_s - start_s for time_s, _ in reports),
         rows_lost=check.rows_lost,

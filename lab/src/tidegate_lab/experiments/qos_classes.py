@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 
 from tidegate.adapters.spark.attach import Gate, attach
 from tidegate.adapters.spark.pools import in_pool
-from tidegate.adapters.spark.queries import RestartableQuery
+from tidegate.adapters.spark.queries import Build, RestartableQuery
 from tidegate.control.journal import read_entries
 from tidegate.domain import EnvironmentUnfit, Mode
 from tidegate.load import Timeline
@@ -38,7 +38,6 @@ from tidegate_lab.experiments.qos_plan import (
 )
 from tidegate_lab.experiments.qos_topics import Topics
 from tidegate_lab.experiments.rowlatency import Floats, row_latencies
-from tidegate_lab.workloads.topic import Topic
 
 RUNS: dict[str, Mode] = {"fifo": Mode.OFF, "fair": Mode.OFF, "tidegate": Mode.APPLY}
 _SOURCE_LIMIT_S = 60.0
@@ -117,21 +116,24 @@ def run_all(spark: SparkSession, plan: QosPlan, out: Path, told: Told, topics: T
     """Warm up, then run everything in turn, from Kafka topics if given."""
     out.mkdir(parents=True, exist_ok=True)
     # Sources start one by one, each with a Python process; warm starts take no longer than cold ones did.
-    warm_up = _run_once(spark, PLANS["warm-up"], "fair", Mode.OFF, out, told, 0.0, topics)
+    course = _Course(spark, out, told, topics)
+    warm_up = _run_once(course, PLANS["warm-up"], "fair", Mode.OFF, 0.0)
     lead_s = max(_LEAST_LEAD_S, 1.2 * warm_up.starting_s)
-    return [_run_once(spark, plan, name, mode, out, told, lead_s, topics) for name, mode in RUNS.items()]
+    return [_run_once(course, plan, name, mode, lead_s) for name, mode in RUNS.items()]
 
 
-def _run_once(
-    spark: SparkSession,
-    plan: QosPlan,
-    name: str,
-    mode: Mode,
-    out: Path,
-    told: Told,
-    lead_s: float,
-    topics: Topics | None,
-) -> QosRun:
+@dataclass(frozen=True, slots=True)
+class _Course:
+    """What all runs share."""
+
+    spark: SparkSession
+    out: Path
+    told: Told
+    topics: Topics | None
+
+
+def _run_once(course: _Course, plan: QosPlan, name: str, mode: Mode, lead_s: float) -> QosRun:
+    spark, out, topics = course.spark, course.out, course.topics
     store = out / f"{name}.db"
     for leftover in out.glob(f"{store.name}*"):
         leftover.unlink()
@@ -145,11 +147,11 @@ def _run_once(
         if topics is not None:
             stack.enter_context(topics.fed(read, plan, start_s))
         pool = None if name == "fifo" else attrgetter("qos_class")
-        start_queries(spark, gate, plan, APPLICATIONS, Path(folder), start_s, pool, read)
+        start_queries(spark, gate, plan.recipes(APPLICATIONS, start_s, read), Path(folder), pool)
         starting_s = time.time() - began_s
         if lead_s and starting_s > lead_s:
             raise EnvironmentUnfit(f"{name}: nine queries took {starting_s:.0f} s to start; is the machine busy?")
-        processors = _watch(plan, name, gate, start_s, told)
+        processors = _watch(plan, name, gate, start_s, course.told)
         end_s = time.time()
         gate.settle()
     if gate.failure is not None:
@@ -185,16 +187,12 @@ def cpu_seconds() -> float:
 def start_queries(
     spark: SparkSession,
     gate: Gate,
-    plan: QosPlan,
-    applications: Sequence[QosApplication],
+    recipes: Mapping[QosApplication, Build],
     folder: Path,
-    start_s: float,
-    pool: Callable[[QosApplication], str] | None,
-    topics: Mapping[str, Topic] | None = None,
+    pool: Callable[[QosApplication], str] | None = None,
 ) -> None:
     """Start one query after another: Python sources that start at the same time can time out."""
-    for application in applications:
-        recipe = plan.recipe(application, int(start_s * 1000), (topics or {}).get(application.name))
+    for application, recipe in recipes.items():
         for attempt in range(_ATTEMPTS):
             with in_pool(spark.sparkContext, pool(application) if pool else None):
                 query = gate.start(application.name, recipe, checkpoint=folder / f"{application.name}-{attempt}")

@@ -6,7 +6,7 @@ is such that two processors are busy with it; objectives are in the seconds that
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -114,6 +114,12 @@ class QosPlan:
     def content(self, application: QosApplication) -> str:
         """Return the content of an application's rows."""
         return gsm.CONTENT if application.kind in get_args(GsmStep) else dpip.content(recorded_rides()[0])
+
+    def recipes(
+        self, applications: Iterable[QosApplication], start_s: float, topics: Mapping[str, Topic] | None = None
+    ) -> dict[QosApplication, Build]:
+        """How the query of each application is built; its load begins at `start_s`, or is in its topic."""
+        return {one: self.recipe(one, int(start_s * 1000), (topics or {}).get(one.name)) for one in applications}
 
     def recipe(self, application: QosApplication, start_ms: int, topic: Topic | None = None) -> Build:
         """How the query of an application is built; its load begins at `start_ms`, or is in a topic."""

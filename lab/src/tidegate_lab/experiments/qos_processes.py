@@ -197,14 +197,24 @@ def run_all(plan: str, out: Path, told: Told) -> list[QosRun]:
             worker.answer()
             groups.adopt(worker.qos_class, [worker.process.pid])
         began_s = time.time()
-        _run_once(workers, groups, "warm-up", "equal", out, told, lead_s=0.0)
+        course = _Course(workers, groups, out, told)
+        _run_once(course, "warm-up", "equal", lead_s=0.0)
         lead_s = max(12.0, 1.2 * (time.time() - began_s - PLANS["warm-up"].end_s))
-        return [_run_once(workers, groups, plan, name, out, told, lead_s) for name in RUNS]
+        return [_run_once(course, plan, name, lead_s) for name in RUNS]
 
 
-def _run_once(
-    workers: list[Worker], groups: ProcessGroups, plan_name: str, name: str, out: Path, told: Told, lead_s: float
-) -> QosRun:
+@dataclass(frozen=True, slots=True)
+class _Course:
+    """What all runs share."""
+
+    workers: list[Worker]
+    groups: ProcessGroups
+    out: Path
+    told: Told
+
+
+def _run_once(course: _Course, plan_name: str, name: str, lead_s: float) -> QosRun:
+    workers, groups, out = course.workers, course.groups, course.out
     plan = PLANS[plan_name]
     total = sum(WEIGHTS.values())
     for qos_class in CLASSES:
@@ -222,7 +232,7 @@ def _run_once(
         if name == "tidegate":
             stack.callback(_control(HostCluster(workers, stores, groups), out / "tidegate.db"))
         while (at_s := time.time() - start_s) < plan.end_s:
-            told(name, at_s)
+            course.told(name, at_s)
             time.sleep(0.5)
     end_s = time.time()
     for worker in workers:

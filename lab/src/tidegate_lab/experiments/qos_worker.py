@@ -50,7 +50,7 @@ def run(spark: SparkSession, qos_class: str, plan: str, name: str, start_ms: int
     own = tuple(application for application in APPLICATIONS if application.qos_class == qos_class)
     folder = out / f"{name}-{qos_class}"
     shutil.rmtree(folder, ignore_errors=True)  # checkpoints of an earlier run would be continued
-    start_queries(spark, gate, PLANS[plan], own, folder, start_ms / 1000, pool=None)
+    start_queries(spark, gate, PLANS[plan].recipes(own, start_ms / 1000), folder)
     return gate
 
 

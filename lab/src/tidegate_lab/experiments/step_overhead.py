@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -113,21 +113,23 @@ def observations(applications: int, seed: int, steps: int, limits: Mapping[str, 
         busy_s = rows * row_s * random.lognormal(0.0, 0.05, applications)
         middle_s = random.uniform(0.3, 0.7, applications)
         cells = zip(rows.tolist(), busy_s.tolist(), middle_s.tolist(), arrived.astype(int).tolist(), strict=True)
-        samples = tuple(_sample(number, step, time_s, *values, limits) for number, values in enumerate(cells))
+        samples = tuple(
+            _sample(f"app-{number}", step, time_s, _Cell(*values), limits) for number, values in enumerate(cells)
+        )
         yield Observation(time_s, samples, pool)
 
 
-def _sample(
-    number: int,
-    step: int,
-    time_s: float,
-    rows: int,
-    busy_s: float,
-    middle_s: float,
-    arrived: int,
-    limits: Mapping[str, int | None],
-) -> ApplicationSample:
-    name = f"app-{number}"
+class _Cell(NamedTuple):
+    """What happened at an application in a second: rows, their work, their median latency, all arrivals so far."""
+
+    rows: int
+    busy_s: float
+    middle_s: float
+    arrived: int
+
+
+def _sample(name: str, step: int, time_s: float, cell: _Cell, limits: Mapping[str, int | None]) -> ApplicationSample:
+    rows, busy_s, middle_s, arrived = cell
     operator = OperatorSample("work", 8, rows, busy_s, busy_s, 0.0, 0.4, rows)
     latency = LatencySample(rows, middle_s, 1.5 * middle_s, 2.0 * middle_s, 2.2 * middle_s)
     batch = BatchSample(step, time_s - 0.9, 0.5, rows, busy_s, 0.1, 0, latency, (operator,))

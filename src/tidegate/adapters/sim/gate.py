@@ -26,7 +26,7 @@ from tidegate.adapters.sim.ledger import Commit, Ledger
 from tidegate.adapters.sim.partitions import Partitions
 from tidegate.adapters.sim.restart import Restart
 from tidegate.adapters.sim.slots import ANYWHERE, Slots
-from tidegate.adapters.sim.stage import Stage, in_turn, keys_seen
+from tidegate.adapters.sim.stage import Stage, StageRun, in_turn, keys_seen
 from tidegate.domain.observation import BatchSample, DriverTimes, OperatorSample, RebalanceReport, RunningBatch
 from tidegate.load import Timeline
 
@@ -301,12 +301,9 @@ class Gate:
         operator, rows = stage.operator, batch.rows_in
         if operator.stateful and operator.state_keys:
             self._state_rows[operator.name] = keys_seen(operator, self._state_rows.get(operator.name, 0.0), rows)
+        took_s = self._shared.now_s - batch.stage_started_s
         sample = stage.sample(
-            rows,
-            batch.slower,
-            held_s=batch.held_s,
-            cpu_s=batch.cpu_s,
-            wall_s=self._shared.now_s - batch.stage_started_s,
+            StageRun(rows, batch.slower, batch.held_s, batch.cpu_s, took_s),
             slots=self._shared.executors.slots,
             state_rows=self._state_rows.get(operator.name, 0.0),
             executors=self._places(stage),

@@ -13,7 +13,7 @@ import numpy as np
 
 from tidegate.adapters.sim.kernels import run
 from tidegate.adapters.sim.latency import BINS, Latencies
-from tidegate.adapters.sim.state import CPU, NOWHERE, Floats, State, empty_state
+from tidegate.adapters.sim.state import CPU, NOWHERE, Floats, Sizes, State, empty_state
 from tidegate.domain.errors import InvalidInput
 
 _SEGMENTS = 128
@@ -83,7 +83,7 @@ class Plant:
         self.tick = 0
         self.tasks = tuple(tasks)
         self.sources = sum(link.parent is None for link in ordered)
-        self.state = empty_state(
+        sizes = Sizes(
             tasks=len(tasks),
             links=len(ordered),
             hosts=len(capacity),
@@ -92,6 +92,7 @@ class Plant:
             segments=max(8, segments, 2 * slowest + 8),
             bins=BINS,
         )
+        self.state = empty_state(sizes)
         self.state.capacity[:] = capacity
         for index, task in enumerate(tasks):
             self.state.application[index] = task.application

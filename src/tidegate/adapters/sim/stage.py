@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 from zlib import crc32
 
 from tidegate.adapters.sim.application import SimApplication, SimOperator
@@ -13,6 +14,17 @@ from tidegate.domain.observation import OperatorSample
 _STANDS_OUT = 1.5  # a task this much longer than the mean is reported by its number
 _INSTANT_S = 1e-6  # duration of a task without cost
 _DIGITS = 4  # times are reported to 0.1 ms
+
+
+class StageRun(NamedTuple):
+    """A stage that has run: rows, how much slower than usual they were, slot time, CPU time and duration."""
+
+    rows_in: float
+    slower: float
+    held_s: float
+    """Slot-seconds of tasks that made progress."""
+    cpu_s: float
+    wall_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,32 +95,22 @@ class Stage:
             parts = [(executor, work_s, ask * at_once / asked) for executor, work_s, ask in parts]
         return parts
 
-    def sample(
-        self,
-        rows_in: float,
-        slower: float,
-        held_s: float,
-        cpu_s: float,
-        wall_s: float,
-        slots: int,
-        state_rows: float,
-        executors: tuple[str, ...],
-    ) -> OperatorSample:
-        """Its report, as in Spark's status store. `held_s` are the slot-seconds of tasks that made progress."""
-        operator = self.operator
+    def sample(self, done: StageRun, slots: int, state_rows: float, executors: tuple[str, ...]) -> OperatorSample:
+        """Its report, as in Spark's status store."""
+        operator, rows_in = self.operator, done.rows_in
         rows_out = rows_in * operator.selectivity
         # tasks that wait for their turn still hold their slots
         waits = max(1.0, min(self.tasks, slots) / self.at_work) if operator.works_at_once is not None else 1.0
-        busy_s = round(held_s * waits, _DIGITS)
+        busy_s = round(done.held_s * waits, _DIGITS)
         waited = operator.communication_s_per_row
-        communication_s = round(rows_in * waited * slower, _DIGITS) if waited else 0.0
-        wall_s = round(wall_s, _DIGITS)
+        communication_s = round(rows_in * waited * done.slower, _DIGITS) if waited else 0.0
+        wall_s = round(done.wall_s, _DIGITS)
         return OperatorSample(
             name=operator.name,
             parallelism=self.tasks,
             rows_in=round(rows_in),
             busy_s=busy_s,
-            cpu_s=round(cpu_s, _DIGITS),
+            cpu_s=round(done.cpu_s, _DIGITS),
             communication_s=communication_s,
             execute_latency_s=wall_s,
             rows_out=round(rows_out),

@@ -7,6 +7,7 @@ a row's age is known when it leaves. Links are sorted by the task they lead to.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -81,10 +82,23 @@ class State(NamedTuple):
     factor: Floats  # h, w
 
 
-def empty_state(
-    *, tasks: int, links: int, hosts: int, resources: int, applications: int, segments: int, bins: int
-) -> State:
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How many there are of each; `segments` are those of a queue, `bins` those of a latency histogram."""
+
+    tasks: int
+    links: int
+    hosts: int
+    resources: int
+    applications: int
+    segments: int
+    bins: int
+
+
+def empty_state(sizes: Sizes) -> State:
     """All queues empty, nothing alive, nothing placed."""
+    tasks, links, hosts, resources = sizes.tasks, sizes.links, sizes.hosts, sizes.resources
+    applications, segments, bins = sizes.applications, sizes.segments, sizes.bins
     shapes: dict[str, tuple[tuple[int, ...], Any]] = {
         "application": ((tasks,), np.int64),
         "links_from": ((tasks + 1,), np.int64),

@@ -52,14 +52,10 @@ def check_advice(
     advice: Advice,
     application: SimApplication,
     objective: Objective,
-    *,
     executors: int,
-    slots_per_executor: int,
-    duration_s: float = 300.0,
-    seed: int = 0,
+    world: TrialWorld,
 ) -> AdviceCheck:
     """Try the advice for `application`, which currently has `executors` to itself."""
-    world = _World(slots_per_executor, duration_s, seed)
     if advice.executors is not None:
         wide = _widened(application, advice.parallelism)
         fewer = advice.executors - 1
@@ -79,10 +75,12 @@ def check_advice(
 
 
 @dataclass(frozen=True, slots=True)
-class _World:
+class TrialWorld:
+    """Where advice is tried, and for how long."""
+
     slots_per_executor: int
-    duration_s: float
-    seed: int
+    duration_s: float = 300.0
+    seed: int = 0
 
     def trial(self, application: SimApplication, executors: int, objective: Objective) -> Trial:
         """Counts the rows that arrive after the start has settled, and those over the objective."""

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidegate.analysis.correlation import Coefficients, Correction, Correlations, judge
+from tidegate.analysis.correlation import Coefficients, Correction, Correlations, Measured, judge
 from tidegate.domain import InvalidInput
 from tidegate.history import MetricTable
 from tidegate.history.parquet import TIME_COLUMNS
@@ -47,7 +47,7 @@ def correlate_frame(
     sample = _collect(numbers if exact else numbers.sample(fraction=share, seed=1), len(names))
     linear = _moments(numbers, _centred(sample))
     ranked = _spearman(numbers, sample, linear.n, exact)
-    return judge(names, rows, linear, ranked, correction, "spark")
+    return judge(Measured(names, rows, linear, ranked, "spark"), correction)
 
 
 def correlate_table(spark: SparkSession, table: MetricTable, correction: Correction = "bh") -> Correlations:

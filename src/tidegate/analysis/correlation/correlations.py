@@ -114,26 +114,29 @@ def correlate(table: MetricTable, correction: Correction = "bh") -> Correlations
     effective = None
     if len(table) > 3 and table.names:
         effective = significance.effective_samples(table.values, linear.n.astype(np.float64))
-    return judge(table.names, len(table), linear, ranked, correction, "memory", effective)
+    return judge(Measured(table.names, len(table), linear, ranked, "memory"), correction, effective)
 
 
-def judge(
-    names: tuple[str, ...],
-    samples: int,
-    linear: Coefficients,
-    ranked: Coefficients,
-    correction: Correction,
-    engine: str,
-    effective: Floats | None = None,
-) -> Correlations:
-    """Add intervals and significance to coefficients from any engine."""
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Coefficients of every pair of metrics, from any engine."""
+
+    names: tuple[str, ...]
+    samples: int
+    linear: Coefficients
+    ranked: Coefficients
+    engine: str
+
+
+def judge(measured: Measured, correction: Correction, effective: Floats | None = None) -> Correlations:
+    """Add intervals and significance."""
     return Correlations(
-        names=names,
-        samples=samples,
+        names=measured.names,
+        samples=measured.samples,
         correction=correction,
-        engine=engine,
-        pearson=_matrix(linear, significance.pearson_interval, correction, effective),
-        spearman=_matrix(ranked, significance.spearman_interval, correction, effective),
+        engine=measured.engine,
+        pearson=_matrix(measured.linear, significance.pearson_interval, correction, effective),
+        spearman=_matrix(measured.ranked, significance.spearman_interval, correction, effective),
     )
 
 
