@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from tidegate.adapters.sim.application import SimApplication, SimOperator
 from tidegate.adapters.sim.cluster import SimCluster
-from tidegate.adapters.sim.gate import Gate
+from tidegate.adapters.sim.gate import SimGate
 from tidegate.domain import Action, ScaleExecutors, SetAdmission, Targets
 from tidegate.load import Burst, Constant, LoadProfile, Poisson, Sinusoid, Sum, Timeline
 from tidegate.model.rollout import Candidate, Query, rollout
@@ -198,7 +198,7 @@ def run(case: Case, seed: int = 1) -> Outcome:
     )
 
 
-def parameters(case: Case, gate: Gate, shares: list[float]) -> tuple[Query, Floats, Candidate]:
+def parameters(case: Case, gate: SimGate, shares: list[float]) -> tuple[Query, Floats, Candidate]:
     """Return the model's input: the configuration, the coming load, and the rows that wait now."""
     timeline = Timeline(case.load)
     steps = round(case.horizon_s / STEP_S)
@@ -234,7 +234,7 @@ def parameters(case: Case, gate: Gate, shares: list[float]) -> tuple[Query, Floa
     return query, np.diff(counts) / STEP_S, Candidate(path.usable, admission_rows=limit, held=path.held)
 
 
-def running(gate: Gate) -> tuple[float | None, int]:
+def running(gate: SimGate) -> tuple[float | None, int]:
     """Return when the running batch started, and its rows."""
     done = gate.commits[-1].end if gate.commits else 0
     batch = gate._batch
@@ -260,7 +260,7 @@ def left_s(case: Case, shares: list[float], started_s: float | None, rows: int) 
     return max(0.01, started_s + takes_s - START_S)
 
 
-def measured_ages(gate: Gate, first: int, end: int) -> Floats:
+def measured_ages(gate: SimGate, first: int, end: int) -> Floats:
     """Latency of every row, from the commits; rows never committed count at their age by the last commit."""
     arrivals_s = gate.ledger.arrivals_s(first, end)
     commits_s = np.full(end - first, gate.commits[-1].time_s)

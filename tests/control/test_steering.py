@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.control.steering import Request, Steering, with_bounds
+from tidegate.control.steering import Steering, SteerRequest, with_bounds
 from tidegate.domain import InvalidInput, Mode, ScaleExecutors
 from tidegate.domain.policy import Policy
 
 
 def test_resume_restores_the_mode_from_before() -> None:
     steering, policy = Steering(), Policy(mode=Mode.RECOMMEND)
-    paused, _ = steering.applied(Request("pause", "ann"), policy)
+    paused, _ = steering.applied(SteerRequest("pause", "ann"), policy)
     assert (paused.mode, steering.paused) == (Mode.OFF, True)
-    assert steering.applied(Request("pause", "bob"), paused) == (paused, "already paused")
-    resumed, text = steering.applied(Request("resume", "ann"), paused)
+    assert steering.applied(SteerRequest("pause", "bob"), paused) == (paused, "already paused")
+    resumed, text = steering.applied(SteerRequest("resume", "ann"), paused)
     assert (resumed.mode, text, steering.paused) == (Mode.RECOMMEND, "resumed in mode recommend", False)
-    assert steering.applied(Request("resume", "ann"), resumed)[0] == resumed
+    assert steering.applied(SteerRequest("resume", "ann"), resumed)[0] == resumed
 
 
 def test_another_policy_ends_a_pause() -> None:
     steering = Steering()
-    steering.applied(Request("pause", "ann"), Policy())
+    steering.applied(SteerRequest("pause", "ann"), Policy())
     steering.forget()
     assert not steering.paused
 
@@ -29,7 +29,7 @@ def test_another_policy_ends_a_pause() -> None:
 def test_bounds_that_contradict_each_other_are_refused_at_once() -> None:
     steering = Steering()
     with pytest.raises(InvalidInput, match="above max"):
-        steering.ask(Request("bounds", "ann", least=9), Policy())
+        steering.ask(SteerRequest("bounds", "ann", least=9), Policy())
     assert steering.requests() == []
     assert with_bounds(Policy(), 2, 8).executors.max == 8
 
@@ -46,15 +46,15 @@ def test_bounds_keep_scheduled_minimums() -> None:
 
 def test_an_approval_holds_for_one_tick() -> None:
     steering, wanted = Steering(), (ScaleExecutors(3),)
-    steering.ask(Request("apply", "ann", actions=wanted), Policy())
+    steering.ask(SteerRequest("apply", "ann", actions=wanted), Policy())
     assert steering.requests() == []
-    assert steering.approval() == Request("apply", "ann", actions=wanted)
+    assert steering.approval() == SteerRequest("apply", "ann", actions=wanted)
     assert steering.approval() is None
 
 
 def test_requests_do_not_pile_up() -> None:
     steering = Steering()
     for _ in range(32):
-        steering.ask(Request("pause", "ann"), Policy())
+        steering.ask(SteerRequest("pause", "ann"), Policy())
     with pytest.raises(InvalidInput, match="too many"):
-        steering.ask(Request("pause", "ann"), Policy())
+        steering.ask(SteerRequest("pause", "ann"), Policy())

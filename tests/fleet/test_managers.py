@@ -39,7 +39,7 @@ from tidegate.domain import (
 from tidegate.domain.policy import Policy
 from tidegate.fleet.plan.asking import AloneRule, AskCentre, Elastic, requests_of
 from tidegate.fleet.plan.budget import HostBudget, HostLimits
-from tidegate.fleet.plan.relieving import RegionHosts, RegionRule
+from tidegate.fleet.plan.relieving import RegionHosts, ReliefRule
 from tidegate.fleet.plan.replicas import OperatorPolicies, PolicyName
 from tidegate.fleet.plan.requests import Requests
 from tidegate.fleet.plan.sizing import RegionLimits, RegionSizes
@@ -252,7 +252,7 @@ def test_a_start_that_fails_is_tried_again_later_and_later() -> None:
 
 
 def test_a_region_relieves_a_hot_host_grows_and_gives_an_empty_host_back() -> None:
-    rule = RegionRule("east", cool_down_s=0.0)
+    rule = ReliefRule("east", cool_down_s=0.0)
     one, two = FleetHost("e1", "east", 2), FleetHost("e2", "east", 2)
 
     def asks(hosts: tuple[FleetHost, ...], *applications: FleetApplication) -> list[Action]:

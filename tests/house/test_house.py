@@ -1,8 +1,9 @@
-"""Rules of the house that no other tool checks: short files, few parameters."""
+"""Rules of the house that no other tool checks: short files, few parameters, one name for one thing."""
 
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,6 +47,15 @@ MANY_PARAMETERS = {
 """What does not keep the rules yet. The lists may only become shorter."""
 
 
+SAME_NAMES = {
+    *("Admission", "ApplicationSpec", "Batches", "Candidate", "Classes", "Clock", "Column", "Cost", "Driver", "Files"),
+    *("Grant", "History", "HostSpec", "Judgement", "Kind", "Knobs", "Line", "Note", "Objective", "OperatorProfile"),
+    *("OperatorSettings", "Outcomes", "Outlook", "Prediction", "Problem", "Request", "Schedule", "Score", "Seating"),
+    *("Section", "Series", "StageBook", "Standing", "Task", "Trial", "Walk"),
+}
+"""Public classes of the product that share their name with another one. This list, too, may only become shorter."""
+
+
 def name(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
@@ -69,6 +79,18 @@ def compiled(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 def test_files_are_short() -> None:
     long = {name(path) for path in SOURCES if len(path.read_text(encoding="utf-8").splitlines()) > MOST_LINES}
     assert long == LONG_FILES, f"split by idea what is longer than {MOST_LINES} lines; take off the list what is not"
+
+
+def test_a_name_of_the_product_means_one_thing() -> None:
+    found = Counter(
+        node.name
+        for path in SOURCES
+        if name(path).startswith("src/")
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    twice = {word for word, times in found.items() if times > 1}
+    assert twice == SAME_NAMES, "find another name for the new class; take off the list what is unique by now"
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=name)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tidegate.adapters.sim.fleet import FleetApplication, FleetOperator, FleetPlant, FleetSpec, HostKind, spread
+from tidegate.adapters.sim.fleet import FleetOperator, FleetPlant, FleetSpec, HostKind, SimFleetApplication, spread
 from tidegate.adapters.sim.fleet_kernel import Floats
 from tidegate.adapters.sim.fleet_loop import FleetLoop, LoopSettings
 from tidegate.managers import Budget
@@ -15,7 +15,7 @@ from tidegate.managers.policies import LocalPolicy, OperatorLimits, Threshold
 REGIONS = ("north", "south")
 SPEC = FleetSpec(
     tuple(
-        FleetApplication(f"app-{region}", region, 4.0, (FleetOperator("parse", 0.01), FleetOperator("count", 0.02)))
+        SimFleetApplication(f"app-{region}", region, 4.0, (FleetOperator("parse", 0.01), FleetOperator("count", 0.02)))
         for region in REGIONS
     ),
     HostKind(cores=2, slots=5, boot_s=60),

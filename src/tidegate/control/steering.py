@@ -21,7 +21,7 @@ _MOST_WAITING = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class SteerRequest:
     """One user request."""
 
     act: Act
@@ -39,20 +39,20 @@ class Steering:
     """The mailbox between users and the control thread.
 
     >>> steering = Steering()
-    >>> steering.ask(Request("pause", "ann"), Policy())
+    >>> steering.ask(SteerRequest("pause", "ann"), Policy())
     >>> [steering.applied(request, Policy())[1] for request in steering.requests()]
     ['paused: observing only']
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._waiting: deque[Request] = deque()
-        self._approved: Request | None = None
+        self._waiting: deque[SteerRequest] = deque()
+        self._approved: SteerRequest | None = None
         self._before: Mode | None = None
 
     # called by users
 
-    def ask(self, request: Request, policy: Policy) -> None:
+    def ask(self, request: SteerRequest, policy: Policy) -> None:
         """Queue a request. A request that this policy does not allow is refused at once."""
         if request.act == "bounds":
             with_bounds(policy, request.least, request.most)
@@ -67,7 +67,7 @@ class Steering:
 
     # called by the control thread
 
-    def requests(self) -> list[Request]:
+    def requests(self) -> list[SteerRequest]:
         """Requests since the last call. An approval is kept for the decision that follows."""
         if not self._waiting:
             return []
@@ -77,7 +77,7 @@ class Steering:
         self._approved = next((one for one in reversed(found) if one.act == "apply"), None)
         return [one for one in found if one.act != "apply"]
 
-    def applied(self, request: Request, policy: Policy) -> tuple[Policy, str]:
+    def applied(self, request: SteerRequest, policy: Policy) -> tuple[Policy, str]:
         """The policy after the request, and a text that says what was done."""
         if request.act == "pause":
             if self._before is not None:
@@ -98,7 +98,7 @@ class Steering:
             return policy, f"refused: {error}"
         return changed, f"executors {changed.executors.min} to {changed.executors.max}"
 
-    def approval(self) -> Request | None:
+    def approval(self) -> SteerRequest | None:
         """The actions that a user wants applied; valid for one tick."""
         request, self._approved = self._approved, None
         return request

@@ -29,7 +29,7 @@ from tidegate.fleet.folder import FleetFolder
 from tidegate.fleet.lease import Fenced, HeldLease, LeaseWatch
 from tidegate.fleet.look import Glance, Lookout
 from tidegate.fleet.plan.asking import AskCentre, requests_of
-from tidegate.fleet.plan.relieving import RegionHosts, RegionRule
+from tidegate.fleet.plan.relieving import RegionHosts, ReliefRule
 from tidegate.fleet.ports import Wire
 from tidegate.fleet.state import HostCard, Phase, Tenancy
 
@@ -140,7 +140,7 @@ class RegionSpeaker:
             Knowledge.from_bytes(saved) if saved is not None else None,
             proposers=[
                 RegionHosts(
-                    RegionRule(
+                    ReliefRule(
                         self.region,
                         fill=config.fill,
                         spare=config.managers.spare,

@@ -17,8 +17,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tidegate.control.steering import Request as SteerRequest
-from tidegate.control.steering import Steering
+from tidegate.control.steering import Steering, SteerRequest
 from tidegate.domain import InvalidInput, Mode
 from tidegate.domain.policy import Policy
 from tidegate.view import now, openapi, ranges
@@ -26,7 +25,7 @@ from tidegate.view.access import SECURITY_HEADERS, Access
 from tidegate.view.library import Library
 from tidegate.view.news import News
 from tidegate.view.pagefiles import PAGE_FILES, serve_file
-from tidegate.view.queries import READ, Query
+from tidegate.view.reads import READ, Parameters
 
 _BODY_MOST = 4096
 _LOOKS = {"GET", "HEAD"}
@@ -68,7 +67,7 @@ class _Api:
 
         async def handle(request: Request) -> Response:
             self._check(request)
-            return _json(await self._run(READ[name], Query(request, openapi.READS[name][1])))
+            return _json(await self._run(READ[name], Parameters(request, openapi.READS[name][1])))
 
         return handle
 
@@ -79,7 +78,7 @@ class _Api:
             raise HTTPException(400, f"{text[:40]!r} is not the number of a step")
         found = await self._run(
             lambda library, query: ranges.decision(library.book(query.text("journal")), int(text)),
-            Query(request, ("journal",)),
+            Parameters(request, ("journal",)),
         )
         if found is None:
             raise HTTPException(404, f"this journal has no decision {text}")
@@ -115,9 +114,9 @@ class _Api:
     async def events(self, request: Request) -> Response:
         """Server-sent events: the overview and the new data, whenever there is any."""
         self._check(request)
-        query = Query(request, ("journal", "application"))
+        query = Parameters(request, ("journal", "application"))
 
-        def chosen(library: Library, query: Query) -> tuple[str, str]:
+        def chosen(library: Library, query: Parameters) -> tuple[str, str]:
             book = library.book(query.text("journal"))
             return book.name, library.application(book, query.text("application"))
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tidegate.adapters.sim.events import NewNode, NewSinusOperator, Schedule
-from tidegate.adapters.sim.result import SimulationResult, Table
+from tidegate.adapters.sim.result import ResultTable, SimulationResult
 from tidegate.adapters.sim.scenario import Scenario
 from tidegate.adapters.sim.simulation import Simulation
 from tidegate.adapters.sim.state import Floats
@@ -126,7 +126,7 @@ def after_last_schedule(result: SimulationResult) -> tuple[Floats, Floats]:
     return applications.time_s[after], queue(result, *LATE)[after]
 
 
-def _tables(result: SimulationResult) -> tuple[Table, Table]:
+def _tables(result: SimulationResult) -> tuple[ResultTable, ResultTable]:
     if result.hosts is None or result.applications is None:
         raise InvalidInput("not a result of the four-signal scenario: it has no hosts")
     return result.hosts, result.applications

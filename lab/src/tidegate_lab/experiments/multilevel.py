@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from tidegate.adapters.sim.fleet import FleetApplication, FleetOperator, FleetPlant, FleetSpec, FleetTotals, spread
+from tidegate.adapters.sim.fleet import FleetOperator, FleetPlant, FleetSpec, FleetTotals, SimFleetApplication, spread
 from tidegate.adapters.sim.fleet_kernel import Floats
 from tidegate.adapters.sim.fleet_load import arrivals, made_up_days, per_second, regional_shares
-from tidegate.adapters.sim.fleet_loop import FleetLoop, LoopSettings, PolicyMaker, Timeline, leave_alone, limits_of
+from tidegate.adapters.sim.fleet_loop import FleetLoop, FleetTimeline, LoopSettings, PolicyMaker, leave_alone, limits_of
 from tidegate.domain.errors import InvalidInput
 from tidegate.domain.python310 import iso_time
 from tidegate.managers import ApplicationSettings, Budget, RegionSettings, TokenRule
@@ -60,7 +60,7 @@ def fleet() -> FleetSpec:
     """Every kind of application in every region."""
     return FleetSpec(
         tuple(
-            FleetApplication(
+            SimFleetApplication(
                 f"{kind}-{region}",
                 region,
                 objective_s,
@@ -175,7 +175,7 @@ class Outcome:
     """One run: its figures and its course."""
 
     totals: FleetTotals
-    timeline: Timeline
+    timeline: FleetTimeline
     cost: float
     """Mean cost of an operator and period as the learning policies count it."""
 
@@ -195,7 +195,7 @@ class Outcome:
         }
 
 
-def judge(plant: FleetPlant, timeline: Timeline, most: Mapping[str, int]) -> Outcome:
+def judge(plant: FleetPlant, timeline: FleetTimeline, most: Mapping[str, int]) -> Outcome:
     """The figures of a finished run."""
     totals, w = plant.totals(), Weights()
     limits = limits_of(plant.spec, most)

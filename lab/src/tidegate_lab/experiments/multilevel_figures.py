@@ -11,23 +11,23 @@ from matplotlib.figure import Figure
 
 from tidegate.adapters.sim.fleet import FleetSpec
 from tidegate.adapters.sim.fleet_kernel import Floats
-from tidegate.adapters.sim.fleet_loop import Timeline
+from tidegate.adapters.sim.fleet_loop import FleetTimeline
 
 DAY_S = 86_400.0
 _WINDOW = 20  # local periods to a point: ten minutes
 
 
-def draw_courses(timelines: Mapping[str, Timeline], spec: FleetSpec, path: Path) -> Path:
+def draw_courses(timelines: Mapping[str, FleetTimeline], spec: FleetSpec, path: Path) -> Path:
     """One line per variant."""
     return _draw(timelines, spec, path, "ways of steering the same fleet under the same load")
 
 
-def draw_policies(timelines: Mapping[str, Timeline], spec: FleetSpec, path: Path) -> Path:
+def draw_policies(timelines: Mapping[str, FleetTimeline], spec: FleetSpec, path: Path) -> Path:
     """One line per local policy, both levels elastic."""
     return _draw(timelines, spec, path, "local policies, both levels elastic")
 
 
-def _draw(timelines: Mapping[str, Timeline], spec: FleetSpec, path: Path, title: str) -> Path:
+def _draw(timelines: Mapping[str, FleetTimeline], spec: FleetSpec, path: Path, title: str) -> Path:
     figure = Figure(figsize=(10, 9), layout="constrained")
     FigureCanvasAgg(figure)
     load, response, replicas, hosts = figure.subplots(4, 1, sharex=True, height_ratios=(1, 2, 2, 2))

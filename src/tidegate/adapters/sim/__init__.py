@@ -15,7 +15,7 @@ from tidegate.adapters.sim.faults import ExecutorLost, Fault, MetricsMissing, Me
 
 if TYPE_CHECKING:
     from tidegate.adapters.sim.plant import Plant
-    from tidegate.adapters.sim.result import SimulationResult, Table
+    from tidegate.adapters.sim.result import ResultTable, SimulationResult
     from tidegate.adapters.sim.scenario import Scenario
     from tidegate.adapters.sim.scenariofile import load_scenario, parse_scenario
     from tidegate.adapters.sim.simulation import Simulation
@@ -26,7 +26,7 @@ _PLATFORM = {
     "Scenario": "scenario",
     "Simulation": "simulation",
     "SimulationResult": "result",
-    "Table": "result",
+    "ResultTable": "result",
     "load_scenario": "scenariofile",
     "parse_scenario": "scenariofile",
     "watch": "watch",
@@ -38,6 +38,7 @@ __all__ = [
     "MetricsMissing",
     "MetricsStale",
     "Plant",
+    "ResultTable",
     "Scenario",
     "SimApplication",
     "SimClock",
@@ -46,7 +47,6 @@ __all__ = [
     "Simulation",
     "SimulationResult",
     "SlowStart",
-    "Table",
     "load_scenario",
     "parse_scenario",
     "watch",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tidegate.adapters.sim.result import SimulationResult, Table
+from tidegate.adapters.sim.result import ResultTable, SimulationResult
 from tidegate.view.comparison import Colour, Comparison, Line, Lines, Unit
 from tidegate.view.report import write_report
 
@@ -42,7 +42,7 @@ def charts(result: SimulationResult) -> Iterator[Lines]:
             yield Lines(name, title, unit, times_s, list(_lines(table, column, every)))
 
 
-def _lines(table: Table, column: str, every: int) -> Iterator[Line]:
+def _lines(table: ResultTable, column: str, every: int) -> Iterator[Line]:
     values = table.columns[column][::every]
     if len(table.names) > _MOST_LINES:
         known = np.where(np.isnan(values).all(axis=1, keepdims=True), 0.0, values)

@@ -11,7 +11,7 @@ from tidegate.adapters.sim.application import SimApplication, SimOperator
 from tidegate.adapters.sim.clock import SimClock
 from tidegate.adapters.sim.executors import Executors
 from tidegate.adapters.sim.faults import Fault, MetricsMissing, MetricsStale
-from tidegate.adapters.sim.gate import Gate
+from tidegate.adapters.sim.gate import SimGate
 from tidegate.adapters.sim.knobs import Knobs
 from tidegate.adapters.sim.poolworld import PoolWorld
 from tidegate.domain import (
@@ -103,7 +103,7 @@ class SimCluster:
         return self._world.now_s
 
     @property
-    def gates(self) -> tuple[Gate, ...]:
+    def gates(self) -> tuple[SimGate, ...]:
         return self._world.gates
 
     @property
@@ -169,7 +169,7 @@ class SimCluster:
 
     # inside
 
-    def _sample(self, gate: Gate, heard_s: float, told_s: float) -> ApplicationSample:
+    def _sample(self, gate: SimGate, heard_s: float, told_s: float) -> ApplicationSample:
         """What is known about an application that was last heard of at `heard_s`."""
         last_progress_s, batches, silent = gate.last_progress_s, tuple(gate.finished), heard_s < self.now_s
         if silent:

@@ -32,7 +32,7 @@ class FleetOperator:
 
 
 @dataclass(frozen=True, slots=True)
-class FleetApplication:
+class SimFleetApplication:
     """A chain of operators in its home region. `network_s` is the time for results to reach their reader."""
 
     name: str
@@ -68,7 +68,7 @@ class HostKind:
 class FleetSpec:
     """The whole fleet and the cost of changes."""
 
-    applications: tuple[FleetApplication, ...]
+    applications: tuple[SimFleetApplication, ...]
     host: HostKind = field(default_factory=HostKind)
     places_per_region: int = 32
     """Maximum number of machines, regardless of the budget."""

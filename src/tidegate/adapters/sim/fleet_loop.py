@@ -67,7 +67,7 @@ class LoopSettings:
 
 
 @dataclass(slots=True)
-class Timeline:
+class FleetTimeline:
     """What was recorded at every local step, for plots and checks."""
 
     time_s: list[float] = field(default_factory=list)
@@ -107,9 +107,9 @@ def limits_of(spec: FleetSpec, most: Mapping[str, int]) -> dict[str, OperatorLim
     }
 
 
-def leave_alone(plant: FleetPlant, seconds: int, period_s: int = 30) -> Timeline:
+def leave_alone(plant: FleetPlant, seconds: int, period_s: int = 30) -> FleetTimeline:
     """A fleet without managers, recorded in the same way."""
-    timeline = Timeline()
+    timeline = FleetTimeline()
     end_s = plant.time_s + seconds
     while plant.time_s < end_s:
         timeline.record(plant, plant.advance(min(period_s, end_s - plant.time_s)))
@@ -120,7 +120,7 @@ class FleetLoop:
     """Drives the managers of a fleet. The plant must have its initial placement."""
 
     def __init__(self, plant: FleetPlant, settings: LoopSettings, policy: PolicyMaker) -> None:
-        self.plant, self.settings, self.timeline = plant, settings, Timeline()
+        self.plant, self.settings, self.timeline = plant, settings, FleetTimeline()
         spec, self._mail = plant.spec, dict[str, list[Message]]()
         self.limits = limits_of(spec, settings.most_replicas)
         self._cost = np.array([o.cost_s_per_row for a in spec.applications for o in a.operators])
@@ -161,7 +161,7 @@ class FleetLoop:
             self.applications.append(ApplicationManager(app.name, state, settings.application))
         return InfrastructureManager(CENTRE, InfrastructureState(Numbering(CENTRE)), settings.budget)
 
-    def run(self, seconds: int) -> Timeline:
+    def run(self, seconds: int) -> FleetTimeline:
         """Advance the plant by local periods. Every manager steps in its turn, operators first."""
         periods, away_before = self.settings.periods, False
         worst = np.full(len(self.plant.spec.applications), -1.0)

@@ -44,10 +44,10 @@ class Shared:
     """What the applications of one Spark context share: its executors, their slots, the driver and the time."""
 
     executors: Executors
-    slots: Slots[Gate]
-    driver: Driver[Gate]
+    slots: Slots[SimGate]
+    driver: Driver[SimGate]
     now_s: float
-    alarms: list[tuple[float, int, Gate]] = field(default_factory=list)
+    alarms: list[tuple[float, int, SimGate]] = field(default_factory=list)
     """When each application must be woken. `wakes_s` says which of its alarms is current."""
 
 
@@ -71,12 +71,12 @@ class _Batch:
     held_s: float = 0.0
     cpu_s: float = 0.0
     """Slot-seconds and CPU-seconds of the finished parts of the stage."""
-    parts: list[Part[Gate]] = field(default_factory=list)
+    parts: list[Part[SimGate]] = field(default_factory=list)
     operators: list[OperatorSample] = field(default_factory=list)
     rows_out: list[float] = field(default_factory=list)
 
 
-class Gate:
+class SimGate:
     """One application: when its batches start, what they hold, and when they are done."""
 
     def __init__(
@@ -184,7 +184,7 @@ class Gate:
         else:
             self._commit(self._batch)
 
-    def part_done(self, part: Part[Gate]) -> None:
+    def part_done(self, part: Part[SimGate]) -> None:
         """The overhead of the running batch or a part of its stage is done. With the last part, the stage is done."""
         batch = self._batch
         if batch is None:
@@ -236,7 +236,7 @@ class Gate:
         self._told_places: dict[int, tuple[str, ...]] = {}
         self._told_version = -1
 
-    def _running_parts(self) -> list[Part[Gate]]:
+    def _running_parts(self) -> list[Part[SimGate]]:
         return list(self._batch.parts) if self._batch else []
 
     def _wake_at(self, time_s: float) -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from tidegate.adapters.sim.faults import SlowStart
-from tidegate.adapters.sim.gate import Gate
+from tidegate.adapters.sim.gate import SimGate
 from tidegate.adapters.sim.poolworld import PoolWorld
 from tidegate.adapters.sim.restart import Knob
 from tidegate.domain import (
@@ -121,7 +121,7 @@ class Knobs:
         world.set_share(action.group, action.share)
         return ActionReceipt(action, Outcome.DONE, "as a weight, without a restart", pause_s=0.0)
 
-    def _admit(self, action: SetAdmission, gate: Gate) -> ActionReceipt | None:
+    def _admit(self, action: SetAdmission, gate: SimGate) -> ActionReceipt | None:
         if not gate.application.gated:
             return ActionReceipt(action, Outcome.REFUSED, f"the source of {gate.name} has no gate and takes no limit")
         if gate.admission_rows == action.rows_per_trigger:
@@ -129,7 +129,7 @@ class Knobs:
         gate.admission_rows = action.rows_per_trigger
         return ActionReceipt(action, Outcome.DONE, "at the next trigger, without a restart", pause_s=0.0)
 
-    def _replan(self, action: Restarting, gate: Gate) -> ActionReceipt | None:
+    def _replan(self, action: Restarting, gate: SimGate) -> ActionReceipt | None:
         """Plan the change for the next start of the query, and restart the query."""
         if (refusal := _refusal(action, gate)) is not None:
             return ActionReceipt(action, Outcome.REFUSED, refusal)
@@ -180,7 +180,7 @@ class Knobs:
             gate.ask_moves(moves)
 
 
-def _refusal(action: Restarting, gate: Gate) -> str | None:
+def _refusal(action: Restarting, gate: SimGate) -> str | None:
     """Why it cannot be done, or None."""
     if not gate.application.restartable:
         return f"{gate.name} cannot be restarted"

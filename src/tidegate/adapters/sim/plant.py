@@ -47,7 +47,7 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Ledger:
+class RowCounts:
     """Where every row is, by task: `received = processed + queued + dropped`. `flying` rows are still in transfer."""
 
     received: Floats
@@ -169,9 +169,9 @@ class Plant:
         """Rows processed by each task since the start."""
         return self.state.processed + self.state.recent_done
 
-    def ledger(self) -> Ledger:
+    def ledger(self) -> RowCounts:
         state = self.state
-        return Ledger(
+        return RowCounts(
             received=state.received + state.recent_in,
             processed=self.processed(),
             queued=self.queued(),
@@ -204,4 +204,4 @@ class Plant:
         return np.bincount(self.state.link_task, weights=of_links, minlength=len(self.tasks)).astype(np.float64)
 
 
-__all__ = ["CPU", "NOWHERE", "Ledger", "Link", "Plant", "State", "Task"]
+__all__ = ["CPU", "NOWHERE", "Link", "Plant", "RowCounts", "State", "Task"]

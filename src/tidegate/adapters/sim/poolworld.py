@@ -14,7 +14,7 @@ from tidegate.adapters.sim.application import SimApplication
 from tidegate.adapters.sim.driver import Driver
 from tidegate.adapters.sim.executors import Executors
 from tidegate.adapters.sim.faults import ExecutorLost, Fault, MetricsMissing, MetricsStale, SlowStart
-from tidegate.adapters.sim.gate import Gate, Shared
+from tidegate.adapters.sim.gate import Shared, SimGate
 from tidegate.adapters.sim.lanes import Lane
 from tidegate.adapters.sim.slots import Slots
 from tidegate.load import LoadProfile, Timeline
@@ -42,12 +42,12 @@ class PoolWorld:
         seed: int,
     ) -> None:
         self.executors = executors
-        self.slots: Slots[Gate] = Slots(executors.slots_each, host_cpus, cold_cpus)
-        self.driver: Driver[Gate] = Driver(driver_cpus)
+        self.slots: Slots[SimGate] = Slots(executors.slots_each, host_cpus, cold_cpus)
+        self.driver: Driver[SimGate] = Driver(driver_cpus)
         self._shared = Shared(executors, self.slots, self.driver, start_s)
         timelines: dict[LoadProfile, Timeline] = {}
         self.gates = tuple(
-            Gate(application, self._shared, _timeline(timelines, application.profile), number, seed, noise)
+            SimGate(application, self._shared, _timeline(timelines, application.profile), number, seed, noise)
             for number, application in enumerate(applications)
         )
         self.by_name = {gate.name: gate for gate in self.gates}
@@ -57,7 +57,7 @@ class PoolWorld:
         self._faults = tuple(faults)
         self._lost = sorted((fault.at_s for fault in faults if isinstance(fault, ExecutorLost)), reverse=True)
         self._divided_for = -1
-        self._lanes: list[Lane[Gate]] = []
+        self._lanes: list[Lane[SimGate]] = []
         self.look_away()
         self._sort_into_groups()
 
@@ -122,7 +122,7 @@ class PoolWorld:
             next_s = min(next_s, max(now_s, shared.alarms[0][0]))
         if self._lost:
             next_s = min(next_s, max(now_s, self._lost[-1]))
-        ending: list[Lane[Gate]] = []
+        ending: list[Lane[SimGate]] = []
         for lane in self._lanes:
             end_s = lane.next_end_s(now_s)
             if end_s < next_s:

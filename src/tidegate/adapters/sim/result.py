@@ -12,7 +12,7 @@ from tidegate.adapters.sim.state import Floats
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class ResultTable:
     """Numbers over time for several things of one kind. Unknown is NaN in the arrays and None in `to_dict`."""
 
     time_s: Floats
@@ -53,11 +53,11 @@ class Recorder:
         """The last `records` records, or fewer if there are fewer."""
         return np.array(self._columns.get(column, [])[-records:]).reshape(-1, len(self.names))
 
-    def table(self) -> Table:
+    def table(self) -> ResultTable:
         columns = {
             name: np.array(values).reshape(len(values), len(self.names)) for name, values in self._columns.items()
         }
-        return Table(np.array(self._times_s), self.names, columns)
+        return ResultTable(np.array(self._times_s), self.names, columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +66,10 @@ class SimulationResult:
 
     summary: dict[str, Any]
     """Plain values, ready for JSON."""
-    applications: Table | None = None
-    hosts: Table | None = None
-    pool_applications: Table | None = None
-    pool: Table | None = None
+    applications: ResultTable | None = None
+    hosts: ResultTable | None = None
+    pool_applications: ResultTable | None = None
+    pool: ResultTable | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Summary and tables as plain values."""

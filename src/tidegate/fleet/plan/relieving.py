@@ -16,7 +16,7 @@ from tidegate.plan.planner import Plan, Proposer
 
 
 @dataclass(frozen=True, slots=True)
-class RegionRule:
+class ReliefRule:
     """How full hosts get, how much room stays free, and how fast the region gives up a host."""
 
     region: str
@@ -47,7 +47,7 @@ class RegionHosts(Proposer):
 
     name = "region"
 
-    def __init__(self, rule: RegionRule) -> None:
+    def __init__(self, rule: ReliefRule) -> None:
         self.memory: RegionMemory = RegionMemory()
         self._rule = rule
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate.cli import output
 from tidegate.domain import InvalidInput
+from tidegate_lab.commands.reproduce.bars import counted, timed
 from tidegate_lab.commands.reproduce.options import Options
-from tidegate_lab.commands.reproduce.progress import counted, timed
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate.cli import output
 from tidegate.domain import InvalidInput
+from tidegate_lab.commands.reproduce.bars import counted, played, timed
 from tidegate_lab.commands.reproduce.options import Options, Source
-from tidegate_lab.commands.reproduce.progress import counted, played, timed
 
 if TYPE_CHECKING:
     from rich.table import Table

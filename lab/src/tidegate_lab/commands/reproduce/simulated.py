@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tidegate.cli import output
+from tidegate_lab.commands.reproduce.bars import counted
 from tidegate_lab.commands.reproduce.options import Options
-from tidegate_lab.commands.reproduce.progress import counted
 
 
 def run_table1(options: Options) -> dict[str, Any]:

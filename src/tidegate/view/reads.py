@@ -15,7 +15,7 @@ from tidegate.view.library import Library
 from tidegate.view.panels import Series
 
 
-class Query:
+class Parameters:
     """The validated query parameters."""
 
     def __init__(self, request: Request, known: tuple[str, ...]) -> None:
@@ -63,28 +63,28 @@ class Query:
         return start_s, end_s
 
 
-def _of_application(work: Callable[..., Any]) -> Callable[[Library, Query], Any]:
-    def read(library: Library, query: Query) -> Any:
+def _of_application(work: Callable[..., Any]) -> Callable[[Library, Parameters], Any]:
+    def read(library: Library, query: Parameters) -> Any:
         book = library.book(query.text("journal"))
         return work(book, library.application(book, query.text("application")), query)
 
     return read
 
 
-def _of_range(work: Callable[..., Any]) -> Callable[[Library, Query], Any]:
-    def read(library: Library, query: Query) -> Any:
+def _of_range(work: Callable[..., Any]) -> Callable[[Library, Parameters], Any]:
+    def read(library: Library, query: Parameters) -> Any:
         book = library.book(query.text("journal"))
         return work(book, *query.range(book), query)
 
     return read
 
 
-def _series(book: Book, name: str, query: Query) -> Series:
+def _series(book: Book, name: str, query: Parameters) -> Series:
     start_s, end_s = query.range(book)
     return ranges.series(book, name, start_s, end_s, query.points())
 
 
-READ: dict[str, Callable[[Library, Query], Any]] = {
+READ: dict[str, Callable[[Library, Parameters], Any]] = {
     "journals": lambda library, _: [library.overview(book) for book in library.books.values()],
     "overview": lambda library, query: library.overview(library.book(query.text("journal"))),
     "series": _of_application(_series),
