@@ -203,7 +203,7 @@ class Evaluator:
         for batches in intake.rounds:
             unknown = np.isnan(table["parallelism"][batches.rows])
             for at in np.flatnonzero(unknown).tolist() if unknown.any() else ():
-                workload.learn_tasks(table, int(batches.rows[at]), batches.samples[at])
+                workload.learn_tasks(table, int(batches.rows[at]), batches.sample(at))
 
     def _settle(self, observation: Observation) -> None:
         """New executors are cold for a while: batches beside them are slow for reasons other than load."""
