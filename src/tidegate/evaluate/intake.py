@@ -14,13 +14,14 @@ from math import inf, nan
 
 import numpy as np
 
-from tidegate.domain import ApplicationSample, ArrivalSample, BatchSample
+from tidegate.domain import ApplicationSample, BatchSample
 from tidegate.evaluate.table import Flags, Floats, Ints, Table
 
-_TIMES, _COUNTS, _FLAGS = 9, 4, 8
-"""Numbers of each type in a row of the buffer. Flags take one byte each and fill up eight."""
-_ROW = struct.Struct(f"{_TIMES}d{_COUNTS}q{_FLAGS}?")
-_WORDS = _ROW.size // 8
+_NUMBERS, _FLAGS = 13, 8
+"""Numbers and flags in a row of the buffer."""
+_FIRST = 5
+"""The first number that belongs to the batch. The ones before belong to the application."""
+_ROW = struct.Struct(f"{_NUMBERS}d{_FLAGS}?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,43 +131,45 @@ class Reader:
         if names != self._names:  # the same object as long as they stay the same, because others compare it
             self._names = names
         rows = self._table.rows_of(self._names)
-        times, counts, flags = _columns(_packed(samples, 0), len(samples))
-        telling = tuple(flags[7].nonzero()[0].tolist())
-        running = flags[2]
+        numbers, flags = columns = _columns(_packed(samples, 0), len(samples))
+        last_progress_s, arrival_s, arrived, limits, interval_s = numbers[:_FIRST]
+        in_batch, _, running, bounded, rebalancing, failed, gated, telling_more = flags
+        telling = tuple(telling_more.nonzero()[0].tolist())
         return Intake(
             samples=samples,
             names=self._names,
             rows=rows,
             status=Status(
-                interval_s=times[2],
+                interval_s=interval_s,
                 running=running,
-                bounded=flags[3],
-                rebalancing=flags[4],
-                failed=flags[5],
-                gated=flags[6],
-                stopped=() if running.all() else tuple((~running).nonzero()[0].tolist()),
+                bounded=bounded,
+                rebalancing=rebalancing,
+                failed=failed,
+                gated=gated,
+                stopped=tuple((~running).nonzero()[0].tolist()),
             ),
-            limits=np.where(counts[3] < 0, inf, counts[3]),
-            in_batch=flags[0],
-            last_progress_s=times[0],
-            arrival_s=times[1],
-            arrived=np.where(np.isnan(times[1]), nan, counts[0]),
+            limits=limits,
+            in_batch=in_batch,
+            last_progress_s=last_progress_s,
+            arrival_s=arrival_s,
+            arrived=arrived,
             under_way=_under_way(samples, telling),
             telling=telling,
-            rounds=_rounds(samples, rows, (times, counts, flags), telling),
+            rounds=_rounds(samples, rows, columns, telling),
         )
 
 
 @dataclass(frozen=True, slots=True)
-class _Unmeasured:
-    """Stands in for a latency that was not measured."""
+class _Unknown:
+    """Stands in for a latency that was not measured and for arrivals that were not counted."""
 
     p99_s: float = nan
     max_s: float = nan
+    time_s: float = nan
+    arrived_rows: float = nan
 
 
-_UNMEASURED = _Unmeasured()
-_UNCOUNTED = ArrivalSample(nan, 0)
+_UNKNOWN = _Unknown()
 _NO_BATCH = BatchSample(-1, nan, nan, 0, None, None, None)
 
 
@@ -179,7 +182,7 @@ def _packed(samples: Sequence[ApplicationSample], number: int) -> bytearray:
     for at, sample in zip(range(0, len(packed), _ROW.size), samples, strict=True):
         batches = sample.batches
         batch = batches[number] if len(batches) > number else _NO_BATCH
-        latency, arrival = batch.latency or _UNMEASURED, sample.arrival or _UNCOUNTED
+        latency, arrival = batch.latency or _UNKNOWN, sample.arrival or _UNKNOWN
         progress_s, busy_s, overhead_s = sample.last_progress_s, batch.busy_s, batch.overhead_s
         limit, real_time = sample.admission_rows, sample.held_slots is not None
         pack_into(
@@ -187,17 +190,17 @@ def _packed(samples: Sequence[ApplicationSample], number: int) -> bytearray:
             at,
             nan if progress_s is None else progress_s,
             arrival.time_s,
+            arrival.arrived_rows,
+            inf if limit is None else limit,
             sample.interval_s,
             batch.started_s,
             batch.duration_s,
+            batch.rows,
             nan if busy_s is None else busy_s,
             nan if overhead_s is None else overhead_s,
+            batch.backlog_rows or 0,
             latency.p99_s,
             latency.max_s,
-            arrival.arrived_rows,
-            batch.rows,
-            batch.backlog_rows or 0,
-            -1 if limit is None else limit,
             sample.in_batch,
             batch.warming,
             sample.running,
@@ -218,15 +221,14 @@ def _packed(samples: Sequence[ApplicationSample], number: int) -> bytearray:
     return packed
 
 
-_Columns = tuple[Floats, Floats, Flags]
-"""Times, counts and flags: one row per field, in the order of `_packed`."""
+_Columns = tuple[Floats, Flags]
+"""Numbers and flags: one row per field, in the order of `_packed`."""
 
 
-def _columns(packed: bytearray, rows: int) -> _Columns:
-    times = np.frombuffer(packed, np.float64).reshape(rows, _WORDS)[:, :_TIMES]
-    counts = np.frombuffer(packed, np.int64).reshape(rows, _WORDS)[:, _TIMES : _TIMES + _COUNTS]
-    flags = np.frombuffer(packed, np.bool_).reshape(rows, _ROW.size)[:, -_FLAGS:]
-    return times.T.copy(), counts.T.astype(np.float64), flags.T.copy()
+def _columns(packed: bytearray, count: int) -> _Columns:
+    numbers: Floats = np.ndarray((_NUMBERS, count), np.float64, packed, strides=(8, _ROW.size))
+    flags: Flags = np.ndarray((_FLAGS, count), np.bool_, packed, 8 * _NUMBERS, (1, _ROW.size))
+    return numbers.copy(), flags.copy()  # contiguous columns
 
 
 def _under_way(samples: tuple[ApplicationSample, ...], telling: tuple[int, ...]) -> UnderWay | None:
@@ -258,22 +260,25 @@ def _rounds(
 ) -> tuple[Batches, ...]:
     """The new batches in order. `first` are the columns of the first ones; few applications have more than one."""
     rounds: list[Batches] = []
-    there = ~np.isnan(first[0][3])
-    if there.all():
+    numbers, flags = first
+    there = ~np.isnan(numbers[_FIRST])
+    if np.count_nonzero(there) == len(samples):
         rounds += [_round(rows, samples, 0, first)] if samples else []
-    elif there.any():
+    elif np.count_nonzero(there):
         places = there.nonzero()[0]
-        cells = first[0][:, places], first[1][:, places], first[2][:, places]
-        rounds.append(_round(rows[places], [samples[place] for place in places.tolist()], 0, cells))
+        applications = [samples[place] for place in places.tolist()]
+        rounds.append(_round(rows[places], applications, 0, (numbers[:, places], flags[:, places])))
     more = telling
     while more := tuple([place for place in more if len(samples[place].batches) > len(rounds)]):
-        number, theirs = len(rounds), [samples[place] for place in more]
-        rounds.append(_round(rows[list(more)], theirs, number, _columns(_packed(theirs, number), len(theirs))))
+        number, applications = len(rounds), [samples[place] for place in more]
+        columns = _columns(_packed(applications, number), len(more))
+        rounds.append(_round(rows[list(more)], applications, number, columns))
     return tuple(rounds)
 
 
 def _round(rows: Ints, applications: Sequence[ApplicationSample], number: int, columns: _Columns) -> Batches:
-    (_, _, _, started_s, duration_s, busy_s, overhead_s, p99_s, max_s), (_, size, backlog, _), flags = columns
+    started_s, duration_s, size, busy_s, overhead_s, backlog, p99_s, max_s = columns[0][_FIRST:]
+    warming = columns[1][1]
     return Batches(
-        rows, applications, number, started_s, duration_s, size, busy_s, overhead_s, backlog, flags[1], p99_s, max_s
+        rows, applications, number, started_s, duration_s, size, busy_s, overhead_s, backlog, warming, p99_s, max_s
     )  # fmt: skip
