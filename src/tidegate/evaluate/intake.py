@@ -226,6 +226,8 @@ _Columns = tuple[Floats, Flags]
 
 
 def _columns(packed: bytearray, count: int) -> _Columns:
+    if not count:
+        return np.zeros((_NUMBERS, 0)), np.zeros((_FLAGS, 0), dtype=np.bool_)
     numbers: Floats = np.ndarray((_NUMBERS, count), np.float64, packed, strides=(8, _ROW.size))
     flags: Flags = np.ndarray((_FLAGS, count), np.bool_, packed, 8 * _NUMBERS, (1, _ROW.size))
     return numbers.copy(), flags.copy()  # contiguous columns

@@ -91,7 +91,8 @@ def _features(memory: ResidualMemory, metrics: Sequence[float]) -> list[float]:
 
 
 def _dot(one: list[float], other: list[float]) -> float:
-    return sum(map(mul, one, other))
+    total: float = sum(map(mul, one, other))
+    return total
 
 
 def _update(memory: ResidualMemory, metrics: Sequence[float], residual: float) -> None:

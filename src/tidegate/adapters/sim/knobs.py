@@ -160,13 +160,16 @@ class Knobs:
 
     def _place_state(self, name: str, places: Mapping[int, str]) -> Iterator[ActionReceipt]:
         """Possible moves are made between two batches. Until then they are under way."""
-        gate, moves = self._world.by_name.get(name), dict[int, str]()
+        gate, leaving = self._world.by_name.get(name), self._world.executors.emptying
+        state = None if gate is None else gate.state
+        moves: dict[int, str] = {}
         for partition, executor in places.items():
-            if (refusal := self._immovable(name, partition, executor)) is not None:
+            if gate is None:
+                refusal = f"no application named {name}"
                 yield ActionReceipt(MoveState(name, partition, executor), Outcome.REFUSED, refusal)
-                continue
-            assert gate is not None and gate.state is not None
-            if not gate.state.where or gate.state.where[partition] != executor:
+            elif immovable := self._immovable(gate, partition, executor, leaving):
+                yield ActionReceipt(MoveState(name, partition, executor), Outcome.REFUSED, immovable)
+            elif state is not None and (not state.where or state.where[partition] != executor):
                 moves[partition] = executor
                 note, pause_s = "its state is loaded in the next batch", gate.application.state_reload_s
                 outcome = Outcome.UNDER_WAY if gate.in_batch else Outcome.DONE
@@ -174,18 +177,15 @@ class Knobs:
         if gate is not None:
             gate.ask_moves(moves)
 
-    def _immovable(self, name: str, partition: int, executor: str) -> str | None:
+    def _immovable(self, gate: Gate, partition: int, executor: str, leaving: tuple[str, ...]) -> str | None:
         """Why this state partition cannot be moved to the executor, or None."""
-        gate, executors = self._world.by_name.get(name), self._world.executors
-        if gate is None:
-            return f"no application named {name}"
         if gate.state is None:
-            return f"{name} has no state"
+            return f"{gate.name} has no state"
         if partition >= gate.state.count:
-            return f"{name} has {gate.state.count} state partitions"
-        if executor not in executors.speeds:
+            return f"{gate.name} has {gate.state.count} state partitions"
+        if executor not in self._world.executors.speeds:
             return f"no executor {executor} is registered"
-        if executor in executors.emptying:
+        if executor in leaving:
             return f"executor {executor} is about to retire"
         return None
 
