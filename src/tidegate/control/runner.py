@@ -56,6 +56,8 @@ class Runner:
         self._by_hand = False
         self._save_policy(controller.policy)
         self.steps = 0
+        self._saved = 0
+        """The step after which knowledge was last saved."""
         self.last: Entry | None = None
         """The newest step, for observers."""
         self.overhead = Overhead(controller.policy.interval_s)
@@ -87,7 +89,7 @@ class Runner:
             if self.overhead.observing_s:  # simulated time does not advance meanwhile
                 self._journal.note(observation.time_s, "measuring-overhead", str(self.overhead))
             self.overhead = Overhead(self.controller.policy.interval_s)
-        if decision is not None and (decision.actions or self.steps % _SAVE_EVERY_STEPS == 0):
+        if decision is not None and (decision.actions or self.steps - self._saved >= _SAVE_EVERY_STEPS):
             self._save()
         return decision
 
@@ -161,6 +163,7 @@ class Runner:
         self._journal.note(self._clock.now_s(), "step-failed", f"{text} ({failures} in a row); {after}")
 
     def _save(self) -> None:
+        self._saved = self.steps
         self._store.save_blob(KNOWLEDGE, self.controller.knowledge.to_bytes())
 
     def _end(self) -> None:

@@ -30,7 +30,7 @@ def learn(table: Table, intake: Intake, promises: Promises, settled_s: float) ->
         aside += _learn_batch(table, row, batches, settled_s)
         _count_late(table, row, batches, promises)
         if isnan(table["parallelism"].item(row)):
-            workload.learn_tasks(table, row, batches.samples[0])
+            workload.learn_tasks(table, row, batches.sample(0))
     _learn_arrivals(table, row, intake.arrival_s.item(0), intake.arrived.item(0))
     return tuple(aside)
 
@@ -138,7 +138,7 @@ def _learn_batch(table: Table, row: int, batches: Batches, settled_s: float) -> 
         table["recent_s"][at, row], table["recent_p99_s"][at, row] = committed_s, p99_s
         table["recent_at"][row] = (at + 1) % workload.RECENT
     return [
-        SetAside(row, batches.samples[0].batch_id, metric, ratio)
+        SetAside(row, batches.sample(0).batch_id, metric, ratio)
         for metric, strange, ratio in zip(("cost", "overhead"), odd, ratios, strict=True)
         if strange
     ]
@@ -185,7 +185,7 @@ def _count_late(table: Table, row: int, batches: Batches, promises: Promises) ->
     max_s, size = batches.max_s.item(0), batches.size.item(0)
     if isnan(max_s) or batches.warming.item(0):
         return
-    bound_s, latency, late = promises.latency_s.item(0), batches.samples[0].latency, 0.0
+    bound_s, latency, late = promises.latency_s.item(0), batches.sample(0).latency, 0.0
     if latency is not None and max_s > bound_s:
         late = latency.rows * lateness.late_share(latency, bound_s)
     committed_s = batches.started_s.item(0) + batches.duration_s.item(0)

@@ -20,7 +20,7 @@ from tidegate.evaluate.lateness import Budgets, Promises
 from tidegate.evaluate.profiles import ProfileMemory
 from tidegate.evaluate.qos import QosMemory
 from tidegate.evaluate.residual import ResidualMemory
-from tidegate.evaluate.saturation import SaturationMemory, judge
+from tidegate.evaluate.saturation import SaturationMemory, judge, largest
 from tidegate.evaluate.table import Flags, Floats, Ints, Table
 from tidegate.evaluate.violations import ClassCounts, ClassProfile, ClassReport, record, report
 from tidegate.evaluate.waves import WavesMemory
@@ -116,6 +116,8 @@ class Promised:
     places: Mapping[str, int]
     members: Mapping[str, Ints]
     """The indices of each class's applications."""
+    forecast: tuple[str, ...]
+    """What is forecast: the applications and, if there are too many to examine each, the sums of the classes."""
 
 
 class Evaluator:
@@ -164,11 +166,11 @@ class Evaluator:
             limits=intake.limits,
             busy_s=intake.busy_s(len(memory.table)),
             places=promised.places,
-            expected=self._expect(intake, now_s, promises, loads, by_class, before),
+            expected=self._expect(intake, now_s, promised, loads, by_class, before),
             details=details,
             saturation=judge(
                 memory.saturation,
-                _largest(names, usable, loads),
+                largest(names, usable, loads),
                 next((host.signal for host in observation.hosts if host.signal is not None), None),
             ),
             classes=self._classes(intake, promised),
@@ -203,7 +205,7 @@ class Evaluator:
         for batches in intake.rounds:
             unknown = np.isnan(table["parallelism"][batches.rows])
             for at in np.flatnonzero(unknown).tolist() if unknown.any() else ():
-                workload.learn_tasks(table, int(batches.rows[at]), batches.samples[at])
+                workload.learn_tasks(table, int(batches.rows[at]), batches.sample(at))
 
     def _settle(self, observation: Observation) -> None:
         """New executors are cold for a while: batches beside them are slow for reasons other than load."""
@@ -243,11 +245,12 @@ class Evaluator:
         ignored = np.array([policy.ignores(name) for name in names], dtype=np.bool_)
         members = {name: np.flatnonzero(promises.group == number) for number, name in enumerate(policy.classes)}
         places = {name: place for place, name in enumerate(names)}
-        self._promised = Promised(names, promises, ignored, places, members)
+        sums = tuple(f"Σ {name}" for name in policy.classes) if len(names) > ALL_AT_ONCE else ()
+        self._promised = Promised(names, promises, ignored, places, members, names + sums)
         return self._promised
 
     def _expect(
-        self, intake: Intake, now_s: float, promises: Promises, loads: Loads, classes: tuple[str, ...],
+        self, intake: Intake, now_s: float, promised: Promised, loads: Loads, classes: tuple[str, ...],
         before: Floats | None,
     ) -> Expected:  # fmt: skip
         """Pass the arrivals counted since the last step to the forecasts.
@@ -265,16 +268,15 @@ class Evaluator:
             memory.counted_s = float(counted_s.max(initial=memory.counted_s, where=fresh))
             totals = np.where(fresh, arrived, np.nan)
         memory.told_s = max(memory.told_s, now_s)  # the clock may have been set back
-        names = intake.names
         if before is not None:
+            promises = promised.promises
             news = np.fmax(arrived - before, 0.0)  # a source that restarts its count adds nothing
             sums = np.bincount(promises.group, news, len(promises.groups))[: len(classes)]
             for name, more in zip(classes, sums.tolist(), strict=True):
                 memory.class_rows[name] = memory.class_rows.get(name, 0.0) + more
-            names = names + tuple(f"Σ {name}" for name in classes)
             totals = np.concatenate([totals, [memory.class_rows[name] for name in classes]])
         many = len(intake.names) > ALL_AT_ONCE
-        memory.arrivals.tell(memory.told_s, names, totals, near_from=len(intake.names) if many else 0)
+        memory.arrivals.tell(memory.told_s, promised.forecast, totals, near_from=len(intake.names) if many else 0)
         # The variance of the rate is per second; that of a bucket's mean is smaller by its length.
         noise = memory.table["noise"][intake.rows] if many else None
         recent = None if noise is None else Recent(loads.expected, np.sqrt(noise / FINE_S))
@@ -294,6 +296,8 @@ class Evaluator:
         all_busy = busy.item(0) if count == 1 else float(busy.sum())
         pressure = max((host.cpu_pressure or 0.0 for host in observation.hosts), default=0.0)
         slots = observation.pool.slots
+        busy_from: dict[float, float] = {}
+        """Busy slots of all applications of at least this weight."""
         found: dict[str, Detail] = {}
         for turn in places:
             place = turn % count
@@ -315,8 +319,10 @@ class Evaluator:
                     continue
                 metrics[0], metrics[1] = float(batch.rows), float(batch.backlog_rows or 0)
                 metrics[3], metrics[4] = float(batch.state_rows or 0), batch.overhead_s
-                in_its_way = own if count == 1 else float(busy[weight >= weight[place]].sum())
-                share = room(own, in_its_way - own, all_busy, slots)
+                level = weight.item(place)
+                if level not in busy_from:
+                    busy_from[level] = own if count == 1 else float(busy[weight >= level].sum())
+                share = room(own, busy_from[level] - own, all_busy, slots)
                 modelled_s = batch_time(work.cost, batch.rows, _usable(known, work, batch, share * slots))
                 if modelled_s > 0:
                     residual.learn(known.residual, metrics, batch.duration_s / modelled_s)
@@ -385,15 +391,6 @@ def _usable(known: DetailMemory, work: Workload, batch: BatchSample, slots: floa
     if slots > 0:
         waves.learn(known.waves, work.cost, batch.rows, slots, tasks, shares, batch.duration_s)
     return effective_slots_at(slots, tasks, shares, known.waves.in_waves)
-
-
-def _largest(names: tuple[str, ...], usable: Flags, loads: Loads) -> dict[str, tuple[float, float]]:
-    """Row cost and rate of the largest applications, in which saturation of the host shows."""
-    places = usable.nonzero()[0]
-    if len(places) > DETAILS_PER_STEP:
-        load = loads.arrival[places] * loads.row_s[places]
-        places = np.sort(places[np.argpartition(load, -DETAILS_PER_STEP)[-DETAILS_PER_STEP:]])
-    return {names[place]: (float(loads.row_s[place]), float(loads.arrival[place])) for place in places.tolist()}
 
 
 def _aside(table: Table, one: SetAside) -> Reason:

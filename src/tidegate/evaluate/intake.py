@@ -1,8 +1,8 @@
 """One observation as columns: what every application has reported since the last step.
 
-Reading attributes of thousands of objects is most of the cost of a step. So each object is read once, in one expression
-that packs all its numbers, and values that rarely change are compared with the previous step instead of being converted
-again.
+Reading attributes of thousands of objects is most of the cost of a step, because each object is fetched from memory. So
+every application is visited once, and all its numbers are packed into one row of a buffer. The columns are taken from
+that buffer.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import numpy as np
 from tidegate.domain import ApplicationSample, BatchSample
 from tidegate.evaluate.table import Flags, Floats, Ints, Table
 
-_NEWS, _BATCH = 4, 9
-"""Numbers read per application, and per batch."""
-_pack_news = struct.Struct(f"{_NEWS}d").pack
-_pack_batch = struct.Struct(f"{_BATCH}d").pack
-_pack_both = struct.Struct(f"{_NEWS + _BATCH}d").pack
+_NUMBERS, _FLAGS = 13, 8
+"""Numbers and flags in a row of the buffer."""
+_FIRST = 5
+"""The first number that belongs to the batch. The ones before belong to the application."""
+_ROW = struct.Struct(f"{_NUMBERS}d{_FLAGS}?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,9 @@ class Batches:
 
     rows: Ints
     """The table row of each batch's application."""
-    samples: Sequence[BatchSample]
+    applications: Sequence[ApplicationSample]
+    number: int
+    """Which of each application's new batches these are, from 0."""
     started_s: Floats
     duration_s: Floats
     size: Floats
@@ -46,6 +48,10 @@ class Batches:
     @property
     def committed_s(self) -> Floats:
         return self.started_s + self.duration_s
+
+    def sample(self, at: int) -> BatchSample:
+        """The batch at this index of the columns."""
+        return self.applications[at].batches[self.number]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,152 +119,118 @@ class Intake:
 
 
 class Reader:
-    """Turns samples into columns. Keeps those of the previous step, which mostly stay the same."""
+    """Turns samples into columns."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
-        self._said: list[_Said] = []
         self._names: tuple[str, ...] = ()
-        self._status = _status([])
-        self._limited: list[int | None] = []
-        self._limits: Floats = np.zeros(0)
 
     def read(self, samples: tuple[ApplicationSample, ...]) -> Intake:
         """Read the samples. New applications get a row in the table."""
-        if _differ(samples, self._said):
-            self._said = [_said(sample) for sample in samples]
-            self._status = _status(self._said)
-            names = tuple([sample.name for sample in samples])
-            self._names = self._names if names == self._names else names
+        names = tuple([sample.name for sample in samples])
+        if names != self._names:  # the same object as long as they stay the same, because others compare it
+            self._names = names
         rows = self._table.rows_of(self._names)
-        cells = _one_batch_each(samples)
-        if cells is None:
-            news, rounds = _news(samples), _rounds(samples, rows)
-        else:
-            news, rounds = cells[:_NEWS], (_round(rows, [sample.batches[0] for sample in samples], cells[_NEWS:]),)
-        in_batch, last_progress_s, arrival_s, arrived = news
-        telling = _telling(samples)
+        numbers, flags = columns = _columns(_packed(samples, 0), len(samples))
+        last_progress_s, arrival_s, arrived, limits, interval_s = numbers[:_FIRST]
+        in_batch, _, running, bounded, rebalancing, failed, gated, telling_more = flags
+        telling = tuple(telling_more.nonzero()[0].tolist())
         return Intake(
             samples=samples,
             names=self._names,
             rows=rows,
-            status=self._status,
-            limits=self._read_limits(samples),
-            in_batch=in_batch > 0,
+            status=Status(
+                interval_s=interval_s,
+                running=running,
+                bounded=bounded,
+                rebalancing=rebalancing,
+                failed=failed,
+                gated=gated,
+                stopped=tuple((~running).nonzero()[0].tolist()),
+            ),
+            limits=limits,
+            in_batch=in_batch,
             last_progress_s=last_progress_s,
             arrival_s=arrival_s,
             arrived=arrived,
             under_way=_under_way(samples, telling),
             telling=telling,
-            rounds=rounds,
+            rounds=_rounds(samples, rows, columns, telling),
         )
 
-    def _read_limits(self, samples: tuple[ApplicationSample, ...]) -> Floats:
-        """Only a few limits change per step, so they are written over the previous ones."""
-        limited = [sample.admission_rows for sample in samples]
-        if limited == self._limited:
-            return self._limits
-        if len(limited) == len(self._limited):
-            before = self._limited
-            changed = [place for place, limit in enumerate(limited) if limit != before[place]]
-            self._limits = self._limits.copy()  # the previous evaluation may still be in use
-            for place in changed:
-                limit = limited[place]
-                self._limits[place] = inf if limit is None else limit
-        else:
-            self._limits = np.array([inf if limit is None else limit for limit in limited], dtype=np.float64)
-        self._limited = limited
-        return self._limits
+
+@dataclass(frozen=True, slots=True)
+class _Unknown:
+    """Stands in for a latency that was not measured and for arrivals that were not counted."""
+
+    p99_s: float = nan
+    max_s: float = nan
+    time_s: float = nan
+    arrived_rows: float = nan
 
 
-_Said = tuple[str, float, bool, bool, bool, str | None, bool]
-"""Name, interval, running, bounded, rebalancing, error, gated."""
+_UNKNOWN = _Unknown()
+_NO_BATCH = BatchSample(-1, nan, nan, 0, None, None, None)
 
 
-def _said(sample: ApplicationSample) -> _Said:
-    return (
-        sample.name,
-        sample.interval_s,
-        sample.running,
-        _only_watched(sample),
-        sample.rebalancing,
-        sample.error,
-        sample.gated,
-    )
+def _packed(samples: Sequence[ApplicationSample], number: int) -> bytearray:
+    """One row per application: its own numbers, and those of the new batch with this number.
 
-
-def _only_watched(sample: ApplicationSample) -> bool:
-    """Applications that end by themselves or run in real time are not planned batch by batch."""
-    return sample.bounded or sample.held_slots is not None
-
-
-def _differ(samples: tuple[ApplicationSample, ...], said: list[_Said]) -> bool:
-    """Has anything changed? Compares in place, without building objects, because it rarely has."""
-    if len(samples) != len(said):
-        return True
-    for sample, (name, interval_s, running, bounded, rebalancing, error, gated) in zip(samples, said, strict=True):
-        if (
-            sample.name != name
-            or sample.interval_s != interval_s
-            or sample.running is not running
-            or (sample.bounded or sample.held_slots is not None) is not bounded  # inlined: there are thousands
-            or sample.rebalancing is not rebalancing
-            or sample.error != error
-            or sample.gated is not gated
-        ):
-            return True
-    return False
-
-
-def _status(said: list[_Said]) -> Status:
-    columns = list(zip(*said, strict=True)) or [()] * 7
-    return Status(
-        interval_s=np.array(columns[1], dtype=np.float64),
-        running=np.array(columns[2], dtype=np.bool_),
-        bounded=np.array(columns[3], dtype=np.bool_),
-        rebalancing=np.array(columns[4], dtype=np.bool_),
-        failed=np.array([error is not None for error in columns[5]], dtype=np.bool_),
-        gated=np.array(columns[6], dtype=np.bool_),
-        stopped=tuple([place for place, running in enumerate(columns[2]) if not running]),
-    )
-
-
-def _one_batch_each(samples: tuple[ApplicationSample, ...]) -> Floats | None:
-    """News and batches in one pass if every application has one new batch and reports everything; otherwise None."""
-    try:
-        cells = b"".join(
-            [
-                _pack_both(
-                    sample.in_batch, sample.last_progress_s, seen.time_s, seen.arrived_rows,  # type: ignore[union-attr]
-                    batch.started_s, batch.duration_s, batch.rows, batch.busy_s, batch.overhead_s, batch.backlog_rows,
-                    batch.warming, latency.p99_s, latency.max_s,  # type: ignore[union-attr]
-                )
-                for sample in samples
-                for (batch,) in (sample.batches,)
-                for seen in (sample.arrival,)
-                for latency in (batch.latency,)
-            ]
-        )  # fmt: skip
-    except (AttributeError, ValueError, struct.error):
-        return None
-    return _turned(np.frombuffer(cells), _NEWS + _BATCH) if samples else None
-
-
-def _telling(samples: tuple[ApplicationSample, ...]) -> tuple[int, ...]:
-    """Indices of the few applications that report more than sizes and times. Only these are searched for it."""
-    return tuple(
-        [
-            place
-            for place, sample in enumerate(samples)
-            if sample.partitions is not None
+    One loop and one call for each application, without building objects, because there are thousands.
+    """
+    packed, pack_into = bytearray(_ROW.size * len(samples)), _ROW.pack_into
+    for at, sample in zip(range(0, len(packed), _ROW.size), samples, strict=True):
+        batches = sample.batches
+        batch = batches[number] if len(batches) > number else _NO_BATCH
+        latency, arrival = batch.latency or _UNKNOWN, sample.arrival or _UNKNOWN
+        progress_s, busy_s, overhead_s = sample.last_progress_s, batch.busy_s, batch.overhead_s
+        limit, real_time = sample.admission_rows, sample.held_slots is not None
+        pack_into(
+            packed,
+            at,
+            nan if progress_s is None else progress_s,
+            arrival.time_s,
+            arrival.arrived_rows,
+            inf if limit is None else limit,
+            sample.interval_s,
+            batch.started_s,
+            batch.duration_s,
+            batch.rows,
+            nan if busy_s is None else busy_s,
+            nan if overhead_s is None else overhead_s,
+            batch.backlog_rows or 0,
+            latency.p99_s,
+            latency.max_s,
+            sample.in_batch,
+            batch.warming,
+            sample.running,
+            real_time or sample.bounded,  # both are not planned batch by batch
+            sample.rebalancing,
+            sample.error is not None,
+            sample.gated,
+            # The few that report more than sizes and times. Only these are searched for it.
+            real_time
+            or sample.partitions is not None
             or sample.running_batch is not None
             or sample.state_places
             or sample.lags
-            or sample.held_slots is not None
-            or len(sample.batches) > 1
-            or (sample.batches and (sample.batches[0].memory is not None or sample.batches[0].dropped_rows))
-        ]
-    )
+            or batch.memory is not None
+            or batch.dropped_rows
+            or len(batches) > 1,
+        )
+    return packed
+
+
+_Columns = tuple[Floats, Flags]
+"""Numbers and flags: one row per field, in the order of `_packed`."""
+
+
+def _columns(packed: bytearray, count: int) -> _Columns:
+    if not count:
+        return np.zeros((_NUMBERS, 0)), np.zeros((_FLAGS, 0), dtype=np.bool_)
+    numbers: Floats = np.ndarray((_NUMBERS, count), np.float64, packed, strides=(8, _ROW.size))
+    flags: Flags = np.ndarray((_FLAGS, count), np.bool_, packed, 8 * _NUMBERS, (1, _ROW.size))
+    return numbers.copy(), flags.copy()  # contiguous columns
 
 
 def _under_way(samples: tuple[ApplicationSample, ...], telling: tuple[int, ...]) -> UnderWay | None:
@@ -285,76 +257,30 @@ def _under_way(samples: tuple[ApplicationSample, ...], telling: tuple[int, ...])
     return UnderWay(*columns)
 
 
-def _rounds(samples: tuple[ApplicationSample, ...], rows: Ints) -> tuple[Batches, ...]:
-    told = [sample.batches for sample in samples]
+def _rounds(
+    samples: tuple[ApplicationSample, ...], rows: Ints, first: _Columns, telling: tuple[int, ...]
+) -> tuple[Batches, ...]:
+    """The new batches in order. `first` are the columns of the first ones; few applications have more than one."""
     rounds: list[Batches] = []
-    for number in range(max(map(len, told), default=0)):
-        places = [place for place, batches in enumerate(told) if len(batches) > number]
-        batches = [told[place][number] for place in places]
-        rounds.append(_round(rows if len(places) == len(rows) else rows[places], batches, _batches(batches)))
+    numbers, flags = first
+    there = ~np.isnan(numbers[_FIRST])
+    if np.count_nonzero(there) == len(samples):
+        rounds += [_round(rows, samples, 0, first)] if samples else []
+    elif np.count_nonzero(there):
+        places = there.nonzero()[0]
+        applications = [samples[place] for place in places.tolist()]
+        rounds.append(_round(rows[places], applications, 0, (numbers[:, places], flags[:, places])))
+    more = telling
+    while more := tuple([place for place in more if len(samples[place].batches) > len(rounds)]):
+        number, applications = len(rounds), [samples[place] for place in more]
+        columns = _columns(_packed(applications, number), len(more))
+        rounds.append(_round(rows[list(more)], applications, number, columns))
     return tuple(rounds)
 
 
-def _round(rows: Ints, samples: list[BatchSample], cells: Floats) -> Batches:
-    started_s, duration_s, size, busy_s, overhead_s, backlog, warming, p99_s, max_s = cells
+def _round(rows: Ints, applications: Sequence[ApplicationSample], number: int, columns: _Columns) -> Batches:
+    started_s, duration_s, size, busy_s, overhead_s, backlog, p99_s, max_s = columns[0][_FIRST:]
+    warming = columns[1][1]
     return Batches(
-        rows, samples, started_s, duration_s, size, busy_s, overhead_s, backlog, warming > 0, p99_s, max_s
+        rows, applications, number, started_s, duration_s, size, busy_s, overhead_s, backlog, warming, p99_s, max_s
     )  # fmt: skip
-
-
-def _news(samples: tuple[ApplicationSample, ...]) -> Floats:
-    """Whether a batch runs, the last report, and the timed count of arrivals. One row per field; NaN if unknown."""
-    try:
-        cells = b"".join(
-            [
-                _pack_news(sample.in_batch, sample.last_progress_s, seen.time_s, seen.arrived_rows)  # type: ignore[union-attr]
-                for sample in samples
-                for seen in (sample.arrival,)
-            ]
-        )
-        return _turned(np.frombuffer(cells), _NEWS)
-    except (AttributeError, struct.error):  # some values are missing, so each is read separately
-        rows = [
-            (
-                sample.in_batch,
-                sample.last_progress_s,
-                *((nan, nan) if sample.arrival is None else (sample.arrival.time_s, sample.arrival.arrived_rows)),
-            )
-            for sample in samples
-        ]
-        return _turned(np.array(rows, dtype=np.float64), _NEWS)
-
-
-def _batches(batches: list[BatchSample]) -> Floats:
-    """The numbers of each batch: one row per field, NaN for unknown."""
-    try:
-        cells = b"".join(
-            [
-                _pack_batch(
-                    batch.started_s, batch.duration_s, batch.rows, batch.busy_s, batch.overhead_s, batch.backlog_rows,
-                    batch.warming, seen.p99_s, seen.max_s,  # type: ignore[union-attr]
-                )
-                for batch in batches
-                for seen in (batch.latency,)
-            ]
-        )  # fmt: skip
-        return _turned(np.frombuffer(cells), _BATCH)
-    except (AttributeError, struct.error):
-        rows = [
-            (
-                batch.started_s,
-                batch.duration_s,
-                batch.rows,
-                batch.busy_s,
-                batch.overhead_s,
-                batch.backlog_rows or 0,
-                batch.warming,
-                *((nan, nan) if batch.latency is None else (batch.latency.p99_s, batch.latency.max_s)),
-            )
-            for batch in batches
-        ]
-        return _turned(np.array(rows, dtype=np.float64), _BATCH)
-
-
-def _turned(cells: Floats, width: int) -> Floats:
-    return np.ascontiguousarray(cells.reshape(-1, width).T)

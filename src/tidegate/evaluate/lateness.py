@@ -115,7 +115,7 @@ def late_rows(batches: Batches, measured: Ints | slice, bound_s: Floats) -> Floa
     over = np.flatnonzero(batches.max_s[measured] > bound_s)
     if len(over):
         places = (over if isinstance(measured, slice) else measured[over]).tolist()
-        seen = [sample for sample in (batches.samples[place].latency for place in places) if sample is not None]
+        seen = [sample for sample in (batches.sample(place).latency for place in places) if sample is not None]
         latency = np.array([(one.rows, one.p50_s, one.p90_s, one.p99_s, one.max_s) for one in seen], dtype=np.float64)
         late[over] = latency[:, 0] * late_shares(latency, bound_s[over])
     return late

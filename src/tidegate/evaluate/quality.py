@@ -52,6 +52,8 @@ def judge(table: Table, intake: Intake, row_s: Floats, now_s: float, max_age_s: 
             free,
         ]
     )
+    if not np.count_nonzero(against):
+        return np.full(len(intake.rows), USABLE)
     # The first problem counts.
     return np.where(against.any(axis=0), 1 + against.argmax(axis=0), USABLE)
 

@@ -4,7 +4,7 @@
 
 It learns one sample at a time by recursive least squares with forgetting (paper B's incremental learning), from the
 metrics selected by factor analysis. If its errors grow (Page and Hinkley's test), it starts again. It corrects the
-model only where that has helped so far. It uses NumPy, because it runs inside the driver.
+model only where that has helped so far. A handful of metrics needs no arrays: plain numbers are faster.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import sqrt
+from operator import mul
 
 import numpy as np
 
 from tidegate.evaluate.selection import select_metrics
-from tidegate.evaluate.table import Floats
 
 METRICS = ("rows", "backlog", "arrival", "state", "overhead", "others_busy", "slots", "cpu_pressure")
 """Candidate metrics: of the batch, of its application, of the other applications and of the host."""
@@ -25,6 +25,8 @@ _LEAST_SAMPLES = 24
 _SELECT_EVERY = 32
 _MOST_SELECTED = 4
 _FORGET = 0.98
+_MOST_TRACE = 1e3
+"""Limit of the covariance, which forgetting would let grow while the metrics do not vary."""
 _SEEN = 2.0
 """Range of the metrics seen so far, in spreads from the mean. A regression says nothing about values beyond it."""
 _MOST_CORRECTION = np.log(3.0)
@@ -65,8 +67,8 @@ def correction(memory: ResidualMemory, metrics: Sequence[float]) -> float:
     """
     if memory.seen < _LEAST_SAMPLES or memory.error >= memory.plain_error or not memory.theta:
         return 1.0
-    said = float(np.dot(memory.theta, _features(memory, metrics)))
-    return float(np.exp(np.clip(said, -_MOST_CORRECTION, _MOST_CORRECTION)))
+    said = _dot(memory.theta, _features(memory, metrics))
+    return float(np.exp(min(max(said, -_MOST_CORRECTION), _MOST_CORRECTION)))
 
 
 def learn(memory: ResidualMemory, metrics: Sequence[float], ratio: float) -> None:
@@ -82,16 +84,20 @@ def learn(memory: ResidualMemory, metrics: Sequence[float], ratio: float) -> Non
         _select(memory)
 
 
-def _features(memory: ResidualMemory, metrics: Sequence[float]) -> Floats:
+def _features(memory: ResidualMemory, metrics: Sequence[float]) -> list[float]:
     known = zip(memory.selected, memory.centre, memory.spread, strict=True)
     z = [min(max((metrics[metric] - centre) / spread, -_SEEN), _SEEN) for metric, centre, spread in known]
-    return np.array([1.0, *z])
+    return [1.0, *z]
+
+
+def _dot(one: list[float], other: list[float]) -> float:
+    total: float = sum(map(mul, one, other))
+    return total
 
 
 def _update(memory: ResidualMemory, metrics: Sequence[float], residual: float) -> None:
     x = _features(memory, metrics)
-    theta, covariance = np.array(memory.theta), np.array(memory.covariance)
-    error = residual - float(theta @ x)
+    error = residual - _dot(memory.theta, x)
     usual = max(memory.error, 1e-6)
     memory.error += (error * error - memory.error) / min(memory.seen, 50)
     memory.plain_error += (residual * residual - memory.plain_error) / min(memory.seen, 50)
@@ -101,11 +107,18 @@ def _update(memory: ResidualMemory, metrics: Sequence[float], residual: float) -
         memory.samples, memory.residuals = memory.samples[-8:], memory.residuals[-8:]
         memory.seen = 8
         return
-    seen = x @ covariance
-    gain = covariance @ x / (_FORGET + seen @ x)
-    memory.theta = (theta + gain * error).tolist()
-    covariance = (covariance - gain[:, None] * seen) / _FORGET
-    memory.covariance = (covariance * min(1.0, 1e3 / max(float(covariance.trace()), 1e-12))).tolist()
+    seen = [_dot(row, x) for row in memory.covariance]
+    scale = _FORGET + _dot(seen, x)
+    gain = [value / scale for value in seen]
+    memory.theta = [value + part * error for value, part in zip(memory.theta, gain, strict=True)]
+    covariance = [
+        [(cell - part * value) / _FORGET for cell, value in zip(row, seen, strict=True)]
+        for row, part in zip(memory.covariance, gain, strict=True)
+    ]
+    trace = sum([row[place] for place, row in enumerate(covariance)])
+    if trace > _MOST_TRACE:
+        covariance = [[cell * (_MOST_TRACE / trace) for cell in row] for row in covariance]
+    memory.covariance = covariance
 
 
 def _select(memory: ResidualMemory) -> None:

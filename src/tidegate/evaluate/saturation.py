@@ -10,7 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from tidegate.domain import HostSignal, Reason
+from tidegate.evaluate.table import Flags
+from tidegate.evaluate.workload import Loads
 
 _INFLATED = 1.15
 _MUCH_INFLATED = 1.5
@@ -28,6 +32,8 @@ _LEARN_DOWN, _LEARN_UP = 0.2, 0.005
 """The cost of a row is its undisturbed cost: lower costs are believed at once, higher ones over minutes."""
 _STEP_DOWN, _STEP_UP = 0.9, 0.01
 _LEAST_CAP = 0.5
+_MOST_WATCHED = 16
+"""Maximum number of applications whose row costs are compared with the learned ones."""
 
 
 @dataclass(slots=True)
@@ -48,6 +54,15 @@ class Saturation:
     cap: float
     inflation: float
     reason: Reason | None = None
+
+
+def largest(names: tuple[str, ...], usable: Flags, loads: Loads) -> dict[str, tuple[float, float]]:
+    """Row cost and rate of the largest applications, in which saturation of the host shows."""
+    places = usable.nonzero()[0]
+    if len(places) > _MOST_WATCHED:
+        load = loads.arrival[places] * loads.row_s[places]
+        places = np.sort(places[np.argpartition(load, -_MOST_WATCHED)[-_MOST_WATCHED:]])
+    return {names[place]: (loads.row_s.item(place), loads.arrival.item(place)) for place in places.tolist()}
 
 
 def judge(memory: SaturationMemory, costs: Mapping[str, tuple[float, float]], signal: HostSignal | None) -> Saturation:

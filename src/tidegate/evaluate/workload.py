@@ -204,7 +204,7 @@ def _learn_batches(table: Table, batches: Batches, settled_s: float) -> list[Set
     if not some_odd:
         return []
     return [
-        SetAside(int(rows[place]), batches.samples[place].batch_id, metric, float(values[place]))
+        SetAside(int(rows[place]), batches.sample(place).batch_id, metric, float(values[place]))
         for metric, strange, values in zip(("cost", "overhead"), odd, ratios, strict=True)
         for place in np.flatnonzero(strange).tolist()
     ]

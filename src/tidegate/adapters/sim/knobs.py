@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tidegate.adapters.sim.faults import SlowStart
 from tidegate.adapters.sim.gate import SimGate
@@ -39,12 +39,16 @@ class Knobs:
         self.turned = 0
         """Changes of the pool and restarts so far."""
         self._emptying = Emptying()
+        self._wanted: tuple[Targets, tuple[Action, ...]] = (Targets(), ())
+        """The last targets, and the same as actions. They stay the same between decisions."""
 
     def converge(self, targets: Targets) -> Receipt:
         """A receipt for every target that was acted on, is in progress or was refused; none for the others."""
-        receipts = [receipt for action in targets.actions() if (receipt := self._turn(action)) is not None]
+        if targets is not self._wanted[0]:
+            self._wanted = targets, targets.actions()
+        receipts = [receipt for action in self._wanted[1] if (receipt := self._turn(action)) is not None]
         for name, places in targets.state.items():
-            receipts += self._place_state(name, dict(places))
+            receipts += self._place_state(name, places)
         self._let_go(any(isinstance(answer.action, MoveState) and _TAKEN_UP[answer.outcome] for answer in receipts))
         return Receipt(tuple(receipts))
 
@@ -154,30 +158,36 @@ class Knobs:
                 return ActionReceipt(action, Outcome.FAILED, note)
         return None
 
-    def _place_state(self, name: str, places: dict[int, str]) -> Iterator[ActionReceipt]:
+    def _place_state(self, name: str, places: Mapping[int, str]) -> Iterator[ActionReceipt]:
         """Possible moves are made between two batches. Until then they are under way."""
-        gate, there = self._world.by_name.get(name), self._world.executors.speeds
-        leaving = self._world.executors.emptying
+        gate, leaving = self._world.by_name.get(name), self._world.executors.emptying
+        state = None if gate is None else gate.state
         moves: dict[int, str] = {}
         for partition, executor in places.items():
-            action = MoveState(name, partition, executor)
             if gate is None:
-                yield ActionReceipt(action, Outcome.REFUSED, f"no application named {name}")
-            elif gate.state is None:
-                yield ActionReceipt(action, Outcome.REFUSED, f"{name} has no state")
-            elif partition >= gate.state.count:
-                yield ActionReceipt(action, Outcome.REFUSED, f"{name} has {gate.state.count} state partitions")
-            elif executor not in there:
-                yield ActionReceipt(action, Outcome.REFUSED, f"no executor {executor} is registered")
-            elif executor in leaving:
-                yield ActionReceipt(action, Outcome.REFUSED, f"executor {executor} is about to retire")
-            elif not gate.state.where or gate.state.where[partition] != executor:
+                refusal = f"no application named {name}"
+                yield ActionReceipt(MoveState(name, partition, executor), Outcome.REFUSED, refusal)
+            elif immovable := self._immovable(gate, partition, executor, leaving):
+                yield ActionReceipt(MoveState(name, partition, executor), Outcome.REFUSED, immovable)
+            elif state is not None and (not state.where or state.where[partition] != executor):
                 moves[partition] = executor
                 note, pause_s = "its state is loaded in the next batch", gate.application.state_reload_s
                 outcome = Outcome.UNDER_WAY if gate.in_batch else Outcome.DONE
-                yield ActionReceipt(action, outcome, note, pause_s)
+                yield ActionReceipt(MoveState(name, partition, executor), outcome, note, pause_s)
         if gate is not None:
             gate.ask_moves(moves)
+
+    def _immovable(self, gate: Gate, partition: int, executor: str, leaving: tuple[str, ...]) -> str | None:
+        """Why this state partition cannot be moved to the executor, or None."""
+        if gate.state is None:
+            return f"{gate.name} has no state"
+        if partition >= gate.state.count:
+            return f"{gate.name} has {gate.state.count} state partitions"
+        if executor not in self._world.executors.speeds:
+            return f"no executor {executor} is registered"
+        if executor in leaving:
+            return f"executor {executor} is about to retire"
+        return None
 
 
 def _refusal(action: Restarting, gate: SimGate) -> str | None:

@@ -71,9 +71,10 @@ def fit_line(times_s: Sequence[float], latencies_s: Sequence[float]) -> Line:
 def add_latency(model: ThresholdModel, time_s: float, latency_s: float, accuracy: float, interval_s: float) -> bool:
     """Add one latency. True if it exceeds the line by more than the accuracy, which ends the calm."""
     exceeds = model.line is not None and _exceeds(model.line, time_s, latency_s, accuracy)
-    model.points = [point for point in model.points if point[0] > time_s - 2 * interval_s][-_MOST_POINTS + 1 :]
+    _drop_until(model.points, time_s - 2 * interval_s)
+    del model.points[: -_MOST_POINTS + 1]
     model.points.append((time_s, latency_s))
-    model.effective = [value for value in model.effective if value[0] > time_s - interval_s]
+    _drop_until(model.effective, time_s - interval_s)
     if exceeds:
         model.effective.append((time_s, latency_s))
         model.calm_refits = 0
@@ -105,6 +106,14 @@ def same_order(time_s: float, reference_s: float) -> bool:
     (True, False)
     """
     return 0.1 < time_s / reference_s < 10
+
+
+def _drop_until(values: list[tuple[float, float]], time_s: float) -> None:
+    """Drop the values of this time and before. They are in the order of time, so only the first ones are looked at."""
+    fresh = 0
+    while fresh < len(values) and values[fresh][0] <= time_s:
+        fresh += 1
+    del values[:fresh]
 
 
 def _exceeds(line: Line, time_s: float, latency_s: float, accuracy: float) -> bool:

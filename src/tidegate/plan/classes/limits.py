@@ -63,16 +63,11 @@ def bound_bursts(members: Members, bounds: Floats, candidates: Flags) -> list[Pr
         # Limits that are in the way go first, then the largest applications.
         urgency = np.where(now[places] < bounds[places], np.inf, members.wanted_slots[places])
         places = np.sort(places[np.argsort(-urgency, kind="stable")[:_BOUNDS_PER_STEP]])
-    return [
-        Proposal(
-            SetAdmission(members.name(at), int(bounds[at])),
-            Reason(
-                "bound-burst",
-                f"{members.title(at)}: its {wanted[at]:.0f} rows fit; a burst may take {int(bounds[at])} at once",
-            ),
-        )
-        for at in places.tolist()
-    ]
+    proposals = []
+    for at, rows, bound in zip(places.tolist(), wanted[places].tolist(), bounds[places].tolist(), strict=True):
+        text = f"{members.title(at)}: its {rows:.0f} rows fit; a burst may take {bound:.0f} at once"
+        proposals.append(Proposal(SetAdmission(members.name(at), int(bound)), Reason("bound-burst", text)))
+    return proposals
 
 
 def _off(wanted: Floats, now: Floats, share: float) -> Flags:

@@ -122,11 +122,11 @@ class Members:
         return np.asarray(np.maximum(latency_s - spent_s, _LEAST_BUDGET * latency_s))
 
     def name(self, at: int) -> str:
-        return self.evaluation.samples[int(self.places[at])].name
+        return self.evaluation.samples[self.places.item(at)].name
 
     def title(self, at: int) -> str:
         """Name and class."""
-        return f"{self.name(at)} ({self.groups[int(self.group[at])]})"
+        return f"{self.name(at)} ({self.groups[self.group.item(at)]})"
 
 
 def members_of(evaluation: Evaluation, settings: PredictiveSettings) -> Members:

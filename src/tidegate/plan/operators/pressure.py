@@ -137,8 +137,11 @@ def _drop_old(memory: ApplicationMemory, interval_s: float) -> None:
     if not memory.batches:
         return
     since_s = memory.batches[-1].committed_s - interval_s
-    fresh = sum([batch.committed_s >= since_s for batch in memory.batches])
-    memory.batches = memory.batches[-min(max(fresh, _LEAST_BATCHES), _MOST_BATCHES) :]
+    old = 0
+    while memory.batches[old].committed_s < since_s:  # they are in the order of time
+        old += 1
+    kept = min(max(len(memory.batches) - old, _LEAST_BATCHES), _MOST_BATCHES)
+    del memory.batches[:-kept]
     oldest_s = memory.batches[0].committed_s
     memory.pressed_s = [time_s for time_s in memory.pressed_s if time_s >= oldest_s]
 

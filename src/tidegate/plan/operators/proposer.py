@@ -57,7 +57,9 @@ class Operators(Proposer):
         findings: list[Finding] = []
         looked_into = _looked_into(evaluation)
         for seen in looked_into:
-            memory = self.memory.applications.setdefault(seen.name, ApplicationMemory(seen_s=evaluation.time_s))
+            memory = self.memory.applications.get(seen.name)
+            if memory is None:
+                memory = self.memory.applications[seen.name] = ApplicationMemory(seen_s=evaluation.time_s)
             alarmed = take_in(memory, seen.sample.batches, seen.objective, self.settings)
             alarmed = alarmed or _rises(seen)
             report = seen.sample.rebalance
