@@ -19,7 +19,6 @@ COMMANDS = ("src/tidegate/cli/", "lab/src/tidegate_lab/commands/")
 """Here a parameter is an option of the command line."""
 
 LONG_FILES = {
-    "src/tidegate/evaluate/evaluator.py",
     "src/tidegate/plan/pool.py",
 }
 MANY_PARAMETERS = {
