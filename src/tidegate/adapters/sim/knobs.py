@@ -177,7 +177,7 @@ class Knobs:
         if gate is not None:
             gate.ask_moves(moves)
 
-    def _immovable(self, gate: Gate, partition: int, executor: str, leaving: tuple[str, ...]) -> str | None:
+    def _immovable(self, gate: SimGate, partition: int, executor: str, leaving: tuple[str, ...]) -> str | None:
         """Why this state partition cannot be moved to the executor, or None."""
         if gate.state is None:
             return f"{gate.name} has no state"
