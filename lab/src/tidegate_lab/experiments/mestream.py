@@ -22,6 +22,7 @@ from tidegate.control.journal import Entry, read_entries
 from tidegate.domain import BatchSample, EnvironmentUnfit, Mode
 from tidegate.domain.policy import Policy
 from tidegate.load import Constant, Timeline
+from tidegate_lab.experiments.attached import check_alive, warm_up
 from tidegate_lab.experiments.rowlatency import row_latencies, rows_committed
 from tidegate_lab.workloads.wordcount import Counts, SplitCount, check_rows, expected_counts, state_counts
 
@@ -29,7 +30,6 @@ Floats = npt.NDArray[np.float64]
 APPLICATION = "wordcount"
 EXECUTORS, SLOTS = 2, 4
 _SETTLED_LOOKS = 20
-_WARM_LIMIT_S, _WARM_BATCHES = 120.0, 6
 _LEVEL_BATCHES, _LEVEL = 4, 0.12
 
 
@@ -172,16 +172,8 @@ def to_json(done: Run) -> dict[str, object]:
 
 def _warm(gate: Gate) -> None:
     """Let every slot run some Python and some state before measuring."""
-    job = SplitCount(Constant(rate=50), lookup_s=0.0, source_tasks=EXECUTORS * SLOTS, lookup_tasks=EXECUTORS * SLOTS)
-    query = gate.start("warm-up", job.build)
-    deadline_s = time.time() + _WARM_LIMIT_S
-    while len(query.query.recentProgress) < _WARM_BATCHES:
-        _check(gate)
-        if time.time() > deadline_s:
-            raise EnvironmentUnfit("the cluster did not start processing in time")
-        time.sleep(0.2)
-    query.stop_at_boundary()
-    gate.forget(query.name)
+    tasks = EXECUTORS * SLOTS
+    warm_up(gate, SplitCount(Constant(rate=50), lookup_s=0.0, source_tasks=tasks, lookup_tasks=tasks).build)
 
 
 def _settle(gate: Gate, limit_s: float) -> None:
@@ -190,7 +182,7 @@ def _settle(gate: Gate, limit_s: float) -> None:
     durations_s: list[float] = []
     seen = 0
     while time.time() < deadline_s:
-        _check(gate)
+        check_alive(gate)
         last = gate.runner.last
         if last is not None and last.observation is not None and gate.runner.steps != seen:
             seen = gate.runner.steps
@@ -213,7 +205,7 @@ def _stage(gate: Gate, seconds: float, start_s: float) -> tuple[float, float]:
 def _wait(gate: Gate, until_s: float) -> None:
     """Let the job run. A failed query ends the experiment immediately."""
     while time.time() < until_s:
-        _check(gate)
+        check_alive(gate)
         time.sleep(0.2)
 
 
@@ -223,7 +215,7 @@ def _adjust(gate: Gate, limit_s: float) -> None:
     while quiet < _SETTLED_LOOKS:
         if time.time() > deadline_s:
             raise EnvironmentUnfit(f"the planner was still adjusting after {limit_s:.0f} s; see tidegate explain")
-        _check(gate)
+        check_alive(gate)
         rebalanced = rebalanced or gate.rebalancing
         last = gate.runner.last
         if last is not None and last.decision is not None and gate.runner.steps != seen:
@@ -232,14 +224,6 @@ def _adjust(gate: Gate, limit_s: float) -> None:
             busy = gate.rebalancing or bool(last.decision.actions) or trying or not rebalanced
             quiet = 0 if busy else quiet + 1
         time.sleep(0.1)
-
-
-def _check(gate: Gate) -> None:
-    if gate.failure is not None:
-        raise EnvironmentUnfit(f"control ended early: {gate.failure}")
-    for query in gate.queries():
-        if (error := query.query.exception()) is not None:
-            raise EnvironmentUnfit(f"the query failed: {str(error).splitlines()[0]}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,9 @@ from tidegate.adapters.spark.attach import Gate, attach
 from tidegate.adapters.spark.embedded import embedded_session
 from tidegate.adapters.spark.pool import settle_executors
 from tidegate.control.journal import Entry, read_entries
-from tidegate.domain import EnvironmentUnfit, Mode
+from tidegate.domain import Mode
 from tidegate.load import Constant, Timeline
+from tidegate_lab.experiments.attached import check_alive, warm_up
 from tidegate_lab.experiments.rowlatency import row_latencies, rows_committed
 from tidegate_lab.experiments.together import Job, Played, Scenario, Setting
 from tidegate_lab.workloads.wordcount import RowCheck, WordCount, check_rows, expected_counts, state_counts
@@ -31,7 +32,6 @@ _SETTINGS = {
 }
 _MEMORY_MB = 640
 _COUNT_TASKS = 2
-_WARM_BATCHES, _WARM_LIMIT_S = 4, 90.0
 _START_S = 3.0
 """Until the load begins, after both queries were started."""
 
@@ -59,7 +59,7 @@ class SparkWorld:
                 tempfile.TemporaryDirectory(prefix="tidegate-") as checkpoints,
                 attach(spark, policy, mode=Mode.OFF, proposers=setting.proposers or None) as gate,
             ):
-                _warm(gate)
+                warm_up(gate, WordCount(Constant(rate=50), lookup_s=0.0, count_tasks=_COUNT_TASKS).build)
                 start_s = time.time() + _START_S
                 for job in scenario.jobs:
                     gate.start(job.name, _query(job, scenario, setting, start_s).build, Path(checkpoints) / job.name)
@@ -101,31 +101,10 @@ def _query(job: Job, scenario: Scenario, setting: Setting, start_s: float) -> Wo
     )
 
 
-def _warm(gate: Gate) -> None:
-    """Have the executors run some Python and some state before anything is measured."""
-    query = gate.start("warm-up", WordCount(Constant(rate=50), lookup_s=0.0, count_tasks=_COUNT_TASKS).build)
-    deadline_s = time.time() + _WARM_LIMIT_S
-    while len(query.query.recentProgress) < _WARM_BATCHES:
-        _check(gate)
-        if time.time() > deadline_s:
-            raise EnvironmentUnfit("the cluster did not start processing in time")
-        time.sleep(0.2)
-    query.stop_at_boundary()
-    gate.forget(query.name)
-
-
 def _wait(gate: Gate, until_s: float) -> None:
     while time.time() < until_s:
-        _check(gate)
+        check_alive(gate)
         time.sleep(0.5)
-
-
-def _check(gate: Gate) -> None:
-    if gate.failure is not None:
-        raise EnvironmentUnfit(f"control ended early: {gate.failure}")
-    for query in gate.queries():
-        if (error := query.query.exception()) is not None:
-            raise EnvironmentUnfit(f"the query failed: {str(error).splitlines()[0]}")
 
 
 def _played(
