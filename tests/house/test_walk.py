@@ -1,6 +1,6 @@
 """Follows a progress report through one tick to an action, and compares its way with the page that describes it.
 
-Everything from the adapter on is the real thing; only the JVM is replaced, by `tests/house/report.py`. Not every helper
+Everything from the adapter on is the real thing; only the JVM is replaced, by `tests/house/driver.py`. Not every helper
 is on the way. A file is, if one of its functions returns the next stage of the report's life (`STAGES`), each made from
 the one before: lines of text, reports, samples, observation, columns, figures, evaluation, prediction, plan, guarded
 actions, decision, receipt. An empty plan carries nothing on, and `domain` defines what travels, not where it goes.
@@ -16,14 +16,9 @@ from typing import Any, get_args
 
 import pytest
 
-from tests.house.report import START_S, Driver
-from tidegate.adapters.spark.cluster import SparkCluster
+from tests.house.driver import Driver, Overload
 from tidegate.adapters.spark.watcher import Look
-from tidegate.control.controller import Controller
-from tidegate.control.journal import MemoryJournal
-from tidegate.control.runner import Runner
 from tidegate.domain import Action, ActionReceipt, ApplicationSample, Decision, Observation, Proposal, Receipt
-from tidegate.domain.policy import Policy
 from tidegate.evaluate.evaluation import Evaluation
 from tidegate.evaluate.intake import Intake
 from tidegate.evaluate.workload import Loads
@@ -86,40 +81,16 @@ def carries(value: object) -> bool:
     return isinstance(value, STAGES)
 
 
-class Clock:
-    now = START_S
-
-    def now_s(self) -> float:
-        return self.now
-
-    def monotonic_s(self) -> float:
-        return self.now
-
-    def sleep_until(self, monotonic_s: float) -> bool:
-        return True
-
-
 @pytest.fixture(scope="module")
 def trace() -> Trace:
-    """The tick in which a report leads to a request, after a minute of calm."""
-    driver, clock, waiting = Driver(executors=1), Clock(), 0
-    policy = Policy.model_validate({"mode": "apply", "objective": {"latency_s": 10}, "executors": {"min": 1, "max": 6}})
-    with pytest.MonkeyPatch.context() as patch:
-        for module in ("watcher", "limits", "kafka"):
-            patch.setattr(f"tidegate.adapters.spark.{module}.new_inside", lambda *arguments, **options: driver.java)
-        patch.setattr("time.time", clock.now_s)
-        journal = MemoryJournal()
-        runner = Runner(SparkCluster(driver.session, policy), Controller(policy), clock, journal, journal)
-        for batch in range(120):
-            rows, waiting = (200, 0) if batch < 60 else (2000, waiting + 400)
-            took_s = 0.15 + 0.0006 * rows
-            began_s, clock.now = clock.now, clock.now + max(1.0, took_s)
-            driver.batch(batch, began_s, took_s, rows, waiting)
-            with Trace(driver) as found:
-                runner.tick()
-            if driver.requested:
-                break
-    assert driver.requested == [2], "the backlog is worth a second executor"
+    """The tick in which a report leads to a request."""
+    world = Overload()
+    for _ in range(120):
+        with Trace(world.driver) as found:
+            world.tick()
+        if world.driver.requested:
+            break
+    assert world.driver.requested == [2], "the backlog is worth a second executor"
     return found
 
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 import json
 from datetime import datetime, timezone
 from typing import Any
-from unittest.mock import MagicMock
+from unittest.mock import MagicMock, patch
+
+from tidegate.adapters.spark.cluster import SparkCluster
+from tidegate.control.controller import Controller
+from tidegate.control.journal import MemoryJournal
+from tidegate.control.runner import Runner
+from tidegate.domain.policy import Policy
 
 QUERY, RUN = "b5b4d9b0-6e6f-4c08-8f1b-0e4d5a0a1f11", "6e2c8c39-1a43-4f51-9a5c-b7a0d7a2f0d3"
 START_S = 1_767_225_600.0
@@ -107,4 +113,41 @@ class Driver:
 
     def _request(self, target: int, *_: Any) -> bool:
         self.requested.append(target)
+        return True
+
+
+class Overload:
+    """A job on one executor under Tidegate's control: a minute of calm, then more rows than the executor can process.
+
+    `tick` reports one batch and runs one control step.
+    """
+
+    def __init__(self) -> None:
+        self.driver, self._now_s, self._batch, self._waiting = Driver(executors=1), START_S, 0, 0
+        settings = {"mode": "apply", "objective": {"latency_s": 10}, "executors": {"min": 1, "max": 6}}
+        policy, journal = Policy.model_validate(settings), MemoryJournal()
+        java = [
+            patch(f"tidegate.adapters.spark.{module}.new_inside", return_value=self.driver.java)
+            for module in ("watcher", "limits")
+        ]
+        with java[0], java[1]:
+            cluster = SparkCluster(self.driver.session, policy)
+        self.runner = Runner(cluster, Controller(policy), self, journal, journal)
+
+    def tick(self) -> None:
+        rows, self._waiting = (200, 0) if self._batch < 60 else (2000, self._waiting + 400)
+        took_s = 0.15 + 0.0006 * rows
+        began_s, self._now_s = self._now_s, self._now_s + max(1.0, took_s)
+        self.driver.batch(self._batch, began_s, took_s, rows, self._waiting)
+        self._batch += 1
+        with patch("time.time", self.now_s):
+            self.runner.tick()
+
+    def now_s(self) -> float:
+        return self._now_s
+
+    def monotonic_s(self) -> float:
+        return self._now_s
+
+    def sleep_until(self, monotonic_s: float) -> bool:
         return True
