@@ -28,7 +28,8 @@ from tidegate.domain import (
 from tidegate.domain.codec import to_tree
 from tidegate.domain.policy import Policy
 from tidegate.evaluate.evaluation import Evaluation
-from tidegate.plan.arbiter import Arbiter, knob_of, proposers_named
+from tidegate.plan.arbiter import BUILT_IN, Arbiter, knob_of, proposers_named
+from tidegate.plan.hindsight import Hindsight, Need
 from tidegate.plan.operators import Operators
 from tidegate.plan.planner import Plan, Proposer
 from tidegate.plan.pool import PoolMemory, PoolSize
@@ -179,7 +180,7 @@ def growth(policy: Policy, target: int, rows: int, pool: PoolMemory | None = Non
         parts["pool"] = to_tree(pool)
     plan = Arbiter(parts, proposers).plan(last(policy, rows))
     sizes = [proposal.action.target for proposal in plan.proposals if isinstance(proposal.action, ScaleExecutors)]
-    return sizes, [reason.code for reason in plan.reasons if reason.code != "fixed"]
+    return sizes, [reason.code for reason in plan.reasons if str(reason) != "looked"]
 
 
 def test_growth_waits_where_the_objective_is_long_and_not_where_it_is_short() -> None:
@@ -204,6 +205,11 @@ def test_a_pool_that_changes_often_grows_as_a_whole_or_not_at_all() -> None:
     assert growth(bound, 6, 200, replace(restless, changed=[1.0, 2.0, 3.0])) == ([4], ["queue"])
 
 
+def test_everybody_is_asked_unless_somebody_is_named() -> None:
+    asked = [type(one) for one in Arbiter({}).proposers]
+    assert asked[: len(BUILT_IN)] == list(BUILT_IN)
+
+
 def test_proposers_are_chosen_by_name_in_the_order_in_which_they_are_asked() -> None:
     assert [one.name for one in proposers_named(["state", "admission"])] == ["admission", "state"]
     with pytest.raises(InvalidInput, match="no proposer is named pol; there are admission, classes, pool"):
@@ -217,3 +223,11 @@ def test_a_restart_that_costs_more_than_it_gains_is_held() -> None:
     assert plan.proposals == ()
     assert [reason.code for reason in plan.reasons] == ["fixed", "hold-pause"]
     assert [one.action for one in Arbiter({}, [Fixed(restart)]).plan(last(short)).proposals] == [restart]
+    both = Arbiter({}, [Fixed(restart, pause_s=30.0), Fixed(SetShare("a", 0.2), name="share")]).plan(last(short))
+    assert [one.action for one in both.proposals] == [SetShare("a", 0.2)], "what pauses nothing goes on"
+
+
+def test_growth_to_what_recent_bursts_needed_does_not_wait() -> None:
+    needed = PoolMemory(hindsight=Hindsight(least=Need(5, "words", 0.1, 60.0)))
+    assert growth(PATIENT, 5, 200, needed) == ([5], [])
+    assert growth(PATIENT, 6, 200, needed) == ([5], ["queue"])

@@ -288,7 +288,7 @@ def test_every_proposal_is_guarded_by_itself() -> None:
     assert (actions, [one.guard for one in held]) == ((SetShare("a", 0.5),), ["disruption-budget"])
 
 
-@pytest.mark.parametrize(("gap_s", "counted_s"), [(59.5, 59.5), (60.0, 0.0), (0.0, 0.0), (-5.0, 0.0)])
+@pytest.mark.parametrize(("gap_s", "counted_s"), [(0.5, 0.5), (59.5, 59.5), (60.0, 0.0), (0.0, 0.0), (-5.0, 0.0)])
 def test_time_is_paid_for_only_where_it_was_watched(gap_s: float, counted_s: float) -> None:
     memory = GuardMemory()
     assert memory.spent_s == GuardContext(0.0, pool(3), POLICY, memory).spent_today == 0.0
