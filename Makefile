@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 LIVE := -m "spark or slow"
 
-.PHONY: help demo demo-quick test test-versions check lint unit bench chaos-sim sbom docs dist format lock clean java python
+.PHONY: help demo demo-quick test test-versions check lint unit coverage bench chaos-sim sbom docs dist format lock clean java python
 
 help: ## Show what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +39,11 @@ unit: $(READY)
 
 test-versions: java $(READY) ## A plain job on Spark 3.5 to 4.3, embedded, Standalone and YARN; writes docs/versions.md (half an hour)
 	$(BIN)/python -m tests.versions
+
+coverage: $(READY) ## Branch coverage of evaluate, plan and control by the tests that need no Java (several minutes)
+	@mkdir -p out
+	COVERAGE_FILE=out/.coverage $(BIN)/pytest -n 2 -m "not spark and not slow" --cov --cov-report=json:out/coverage.json
+	$(BIN)/python tools/coverage.py out/coverage.json
 
 bench: java $(READY) ## Overhead of monitoring and control beside a running job, as a ratio
 	$(BIN)/python benchmarks/overhead.py

@@ -51,8 +51,8 @@ def _targets(folder: Path) -> dict[str, Target]:
     from tidegate.domain import InvalidInput
     from tidegate.domain.policy import Policy
     from tidegate.fleet.protocol import Channel, ProtocolError, welcome
-    from tidegate.history import Notes
     from tidegate.history.eventlog import EventLog
+    from tidegate.history.notes import Notes
     from tidegate.history.progress import parse_progress
     from tidegate.load.trace import TraceFile, read_trace
 

@@ -26,7 +26,7 @@ from pyspark.sql.streaming import StreamingQuery
 import tidegate
 from tidegate.adapters.spark.attach import Gate
 from tidegate.adapters.spark.embedded import embedded_session
-from tidegate.adapters.spark.pool import settle_executors
+from tidegate.adapters.spark.executors import settle_executors
 from tidegate.control.journal import read_entries
 from tidegate.domain import ApplicationSample, BatchSample, Observation
 

@@ -8,7 +8,7 @@ import os
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from tidegate.adapters.spark.settings import Settings
+from tidegate import Settings
 from tidegate_lab.workloads.nexmark import QUERIES, parse
 
 LOAD = '{"kind": "sinusoid", "baseline": 1500, "amplitude": 1000, "period_s": 120}'

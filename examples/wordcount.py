@@ -4,8 +4,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from tidegate import Topology
-from tidegate.adapters.spark.settings import Settings
+from tidegate import Settings, Topology
 
 LOAD = '{"kind": "burst", "base": 200, "peak": 600, "start_s": 30, "duration_s": 60}'
 

@@ -16,7 +16,7 @@ PARTS = {
         *("amadeus", "daedalus", "dhalion", "ds2", "dstreams", "flink", "flink-1min"),
         *("hpa-cpu", "hpa-varga", "keda-lag", "spark-dra"),
     ),
-    "schedulers": ("paper-ga",),
+    "schedulers": ("paper-ga", "rstorm", "rstorm-cpu", "rstorm-peak", "tstorm"),
 }
 """Names of the laboratory's parts by kind of extension."""
 

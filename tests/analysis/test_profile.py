@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tidegate.analysis.profile import profile
-from tidegate.history import MetricTable
+from tidegate.history.table import MetricTable
 
 ROW_S, BATCH_S, SLOTS = 0.004, 0.2, 4
 

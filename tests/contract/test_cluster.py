@@ -75,7 +75,7 @@ def simulated() -> Iterator[World]:
 
 def live(request: pytest.FixtureRequest) -> Iterator[World]:
     from tidegate.adapters.spark.cluster import SparkCluster
-    from tidegate.adapters.spark.pool import settle_executors
+    from tidegate.adapters.spark.executors import settle_executors
     from tidegate.adapters.spark.queries import RestartableQuery
     from tidegate.adapters.spark.settings import Settings
     from tidegate.adapters.spark.source import TidegateSource

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidegate.adapters.spark import executors
-from tidegate.adapters.spark.pool import ExecutorPoolKeeper, retirees
+from tidegate.adapters.spark.executors import ExecutorPoolKeeper, retirees
 from tidegate.domain import ExecutorSample, Outcome
 from tidegate.domain.emptying import Emptying
 

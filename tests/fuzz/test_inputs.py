@@ -26,8 +26,8 @@ from tidegate.fleet.agent import Agent
 from tidegate.fleet.calls import Client, Server
 from tidegate.fleet.protocol import Channel, ProtocolError, greet
 from tidegate.fleet.state import AgentStatus
-from tidegate.history import Notes
 from tidegate.history.eventlog import EventLog
+from tidegate.history.notes import Notes
 from tidegate.history.progress import parse_progress
 from tidegate.load.trace import TraceFile, read_trace
 

@@ -16,8 +16,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.history.logs import event_log, progress
-from tidegate.history import Notes, metric_of, read_history
+from tidegate.history.catalogue import metric_of
 from tidegate.history.eventlog import EventLog, rolled_files
+from tidegate.history.notes import Notes
+from tidegate.history.read import read_history
 
 LINES = event_log()
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "spark_event_logs"

@@ -15,7 +15,8 @@ from tidegate_lab.experiments.paper_ga import PaperGA
 from .problems import problems, waves
 
 # The published 1000 iterations say nothing more about the contract than 30 do.
-ALL: dict[str, Scheduler] = {**SCHEDULERS, "paper-ga": RuleScheduler(PaperGA(iterations=30))}
+BASELINES = {name: scheduler(name) for name in ("rstorm", "rstorm-cpu", "rstorm-peak", "tstorm")}
+ALL: dict[str, Scheduler] = {**SCHEDULERS, **BASELINES, "paper-ga": RuleScheduler(PaperGA(iterations=30))}
 CAPACITY_AWARE = sorted(set(ALL) - {"round-robin", "paper-ga"})
 each_scheduler = pytest.mark.parametrize("name", sorted(ALL))
 

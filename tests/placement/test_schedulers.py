@@ -8,8 +8,8 @@ import pytest
 from tidegate.placement import Host, Problem, Task, evaluate, scheduler
 from tidegate.placement.greedy import best_fit_decreasing, first_fit_decreasing
 from tidegate.placement.rstorm import RStorm, breadth_first_order
-from tidegate.placement.tstorm import TStorm
 from tidegate_lab.experiments.paper_ga import PaperGA, idle_and_overload
+from tidegate_lab.experiments.tstorm import TStorm
 
 from .problems import waves
 

@@ -9,6 +9,8 @@ from tests.core.worlds import pool
 from tidegate.domain import (
     Action,
     AddHost,
+    FleetApplication,
+    FleetSample,
     Held,
     MoveApplication,
     MoveState,
@@ -215,3 +217,81 @@ def test_a_budget_that_is_spent_says_so() -> None:
     money = {"price_per_hour": 0.5, "budget_per_day": 36}
     _, held = guarded(ScaleExecutors(5), 2, 12 * HOUR_S, executors=money, spent_today=60 * HOUR_S)
     assert held[0].reason.text == "5 executors wanted; 30.00 of 36 spent today: at most 2 are affordable now"
+
+
+def test_a_disruption_counts_for_exactly_an_hour() -> None:
+    spent = [1000.0, 1000.0]
+    assert passed(ScaleExecutors(2), time_s=1000.0 + HOUR_S, memory=GuardMemory(disruptions_s=spent))[1] == []
+    held = passed(ScaleExecutors(2), time_s=999.5 + HOUR_S, memory=GuardMemory(disruptions_s=spent))[1]
+    assert held == ["disruption-budget"]
+    memory = GuardMemory(disruptions_s=[1000.0, 1000.5])
+    remember(ScaleExecutors(2), GuardContext(1000.0 + HOUR_S, pool(3), POLICY, memory))
+    assert memory.disruptions_s == [1000.5, 1000.0 + HOUR_S], "what is older than an hour is forgotten"
+
+
+def test_a_change_cools_down_for_exactly_its_time() -> None:
+    assert passed(ScaleExecutors(4), memory=GuardMemory(grew_s=990.0))[1] == []
+    held = guarded(ScaleExecutors(2), now=3)[1]
+    assert held == []
+    context = GuardContext(1000.0, pool(3), POLICY, GuardMemory(changed_s=960.0))
+    _, (one,) = guard((Proposal(ScaleExecutors(2), Reason("test", "because"), score=2.0, urgent=True),), context)
+    assert one == Held(
+        "cool-down", ScaleExecutors(2), Reason("cool-down", "the last change is 40 s old; 20 s to go"), 2.0, True
+    )
+
+
+@pytest.mark.parametrize("action", [action for knob, action in EVERY_KNOB.items() if knob != "executors"], ids=str)
+def test_guards_of_the_pool_leave_other_knobs_alone(action: Action) -> None:
+    """Even while a minimum is scheduled, the budget is spent and the pool has just changed."""
+    money = {"price_per_hour": 0.5, "budget_per_day": 36}
+    policy = Policy.model_validate(STATED | {"executors": {"min": 2, "max": 6, **MINIMUM, **money}})
+    memory = GuardMemory(grew_s=8 * HOUR_S, changed_s=8 * HOUR_S)
+    where = replace(pool(3), scalable=False)
+    context = GuardContext(8 * HOUR_S, where, policy, memory, spent_today=72 * HOUR_S)
+    assert guard((Proposal(action, Reason("test", "because")),), context) == ((action,), ())
+    remember(action, context)
+    assert (memory.grew_s, memory.changed_s) == (8 * HOUR_S, 8 * HOUR_S)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "now", "done"), [(6, 1, 3), (12, 5, 10), (1, 9, 5), (1, 3, 1), (1, 4, 2), (30, 40, 20), (2, 40, 20)]
+)
+def test_a_pool_at_most_doubles_or_halves_and_returns_into_its_bounds_at_once(wanted: int, now: int, done: int) -> None:
+    found, _ = guarded(ScaleExecutors(wanted), now, executors={"min": 1, "max": 20})
+    assert found == ScaleExecutors(done)
+
+
+def fleet(host: str | None) -> FleetSample:
+    return FleetSample((), (FleetApplication("a", None, 1.0, host, host),))
+
+
+@pytest.mark.parametrize(("where", "goes_on"), [(fleet("east-1"), False), (fleet(None), True), (None, True)])
+def test_a_freeze_holds_the_move_of_a_running_application_only(where: FleetSample | None, goes_on: bool) -> None:
+    move = MoveApplication("a", "east-2")
+    done, _ = guarded(move, time_s=19 * HOUR_S, policy={"freeze": [FREEZE]}, fleet=where)
+    assert done == (move if goes_on else None)
+    other, _ = guarded(MoveApplication("b", "east-2"), time_s=19 * HOUR_S, policy={"freeze": [FREEZE]}, fleet=where)
+    assert other is not None, "one that is not known runs nowhere"
+
+
+def test_the_centre_of_a_fleet_does_not_count_disruptions() -> None:
+    memory = GuardMemory(disruptions_s=[900.0, 950.0])
+    restart = SetParallelism("a", "b", 3)
+    context = GuardContext(1000.0, pool(3), POLICY, memory, fleet=fleet("east-1"))
+    assert guard((Proposal(restart, Reason("test", "because")),), context) == ((restart,), ())
+
+
+def test_every_proposal_is_guarded_by_itself() -> None:
+    context = GuardContext(1000.0, pool(3), POLICY, GuardMemory(disruptions_s=[900.0, 950.0]))
+    wishes = tuple(Proposal(action, Reason("test", "because")) for action in (ScaleExecutors(2), SetShare("a", 0.5)))
+    actions, held = guard(wishes, context)
+    assert (actions, [one.guard for one in held]) == ((SetShare("a", 0.5),), ["disruption-budget"])
+
+
+@pytest.mark.parametrize(("gap_s", "counted_s"), [(0.5, 0.5), (59.5, 59.5), (60.0, 0.0), (0.0, 0.0), (-5.0, 0.0)])
+def test_time_is_paid_for_only_where_it_was_watched(gap_s: float, counted_s: float) -> None:
+    memory = GuardMemory()
+    assert memory.spent_s == GuardContext(0.0, pool(3), POLICY, memory).spent_today == 0.0
+    for time_s in (1000.0, 1000.0 + gap_s):
+        watch(memory, time_s, pool(3), POLICY)
+    assert memory.spent_s == 3 * counted_s

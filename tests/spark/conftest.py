@@ -15,7 +15,7 @@ from pyspark.sql.streaming import StreamingQuery
 from tidegate.adapters.spark.attach import Gate, attach
 from tidegate.adapters.spark.checkpoint import Checkpoint
 from tidegate.adapters.spark.embedded import embedded_session
-from tidegate.adapters.spark.pool import settle_executors
+from tidegate.adapters.spark.executors import settle_executors
 from tidegate.control.journal import read_entries
 from tidegate.domain import ApplicationSample, BatchSample, Observation, RebalanceReport
 from tidegate_lab.experiments import kafka_broker

@@ -8,7 +8,7 @@ import pytest
 
 from tests.control.test_runner import POLICY, Ticking, World
 from tidegate.adapters.spark import executors
-from tidegate.adapters.spark.pool import ExecutorPoolKeeper
+from tidegate.adapters.spark.executors import ExecutorPoolKeeper
 from tidegate.control.controller import Controller
 from tidegate.control.journal import MemoryJournal
 from tidegate.control.runner import Runner

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 import tidegate
 from tidegate.domain import InvalidInput, Targets
 from tidegate.adapters.spark import executors
-from tidegate.adapters.spark.pool import ExecutorPoolKeeper
+from tidegate.adapters.spark.executors import ExecutorPoolKeeper
 """
 
 

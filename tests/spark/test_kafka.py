@@ -205,7 +205,7 @@ def test_rows_reach_kafka_and_files_exactly_once_while_state_and_executors_move(
     """Two stateful queries over one topic while rows come, every key of which is counted: a count into a topic, whose
     state is repartitioned twice, and distinct values into files, whose sink does not bear that."""
     # An executor that is killed in a batch makes its tasks run again, and Kafka's sink then writes rows twice.
-    monkeypatch.setattr("tidegate.adapters.spark.pool._PATIENCE_S", 600.0)
+    monkeypatch.setattr("tidegate.adapters.spark.executors._PATIENCE_S", 600.0)
     for topic in ("arrivals", "counts"):
         produce(topic, 0)
     options = {"kafka.bootstrap.servers": address, "subscribe": "arrivals", "startingOffsets": "earliest"}

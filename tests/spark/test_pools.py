@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from tidegate.adapters.spark.pools import SchedulerPools
+from tidegate.adapters.spark.schedulerpools import SchedulerPools
 from tidegate.domain import Outcome, SetShare
 
 SCRIPT = """
@@ -17,7 +17,7 @@ import json, threading, time
 from pathlib import Path
 from tidegate.domain import SetShare
 from tidegate_lab.experiments.qos_plan import own_session
-from tidegate.adapters.spark.pools import SchedulerPools, in_pool
+from tidegate.adapters.spark.schedulerpools import SchedulerPools, in_pool
 
 spark = own_session("pools")
 sc = spark.sparkContext

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from tests.spark.conftest import batches, observations, samples, told_rows, wait_for, wait_for_batches
 from tidegate.adapters.spark.attach import attach
 from tidegate.adapters.spark.cluster import SparkCluster
-from tidegate.adapters.spark.pool import settle_executors
+from tidegate.adapters.spark.executors import settle_executors
 from tidegate.control.journal import read_entries
 from tidegate.domain import MoveState, Outcome, Targets
 from tidegate.domain.policy import Policy

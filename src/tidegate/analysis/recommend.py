@@ -11,7 +11,7 @@ import numpy as np
 from tidegate.analysis.drivers import Driver
 from tidegate.analysis.prepare import without_cold_batches
 from tidegate.analysis.profile import Profile
-from tidegate.history import MetricTable
+from tidegate.history.table import MetricTable
 
 _UTILISATION = 0.75
 _SOON_S = 24 * 3600.0

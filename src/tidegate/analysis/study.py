@@ -17,7 +17,7 @@ from tidegate.analysis.learning import Replay, replay
 from tidegate.analysis.prepare import Dropped, prepare
 from tidegate.analysis.profile import Profile, profile
 from tidegate.analysis.recommend import Recommendation, recommend
-from tidegate.history import MetricTable
+from tidegate.history.table import MetricTable
 
 _LEAST_SAMPLES = 5
 _LEARNED_FROM = 40

@@ -14,7 +14,7 @@ from tidegate.domain import InvalidInput
 if TYPE_CHECKING:
     from tidegate.analysis.correlation import Correction, Correlations, Engine
     from tidegate.analysis.study import Study
-    from tidegate.history import MetricTable
+    from tidegate.history.table import MetricTable
 
 _SHOWN_DRIVERS = 3
 _NEWEST = 50_000  # newest samples of a history on Spark, read for analyses that need them in order
@@ -43,7 +43,7 @@ def analyze(
     from tidegate.analysis.correlation import CORRECTIONS
     from tidegate.analysis.study import study, to_json
     from tidegate.control.journalhistory import holds_journal, journal_history
-    from tidegate.history import holds_parquet, read_history
+    from tidegate.history.read import holds_parquet, read_history
 
     if correction not in CORRECTIONS:
         raise InvalidInput(f"--correction {correction!r}: use {', '.join(CORRECTIONS)}")

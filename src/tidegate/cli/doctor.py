@@ -88,7 +88,7 @@ def _spark(master: str, settings: dict[str, str], log: Path) -> tuple[list[Capab
 def _context(context: Any) -> Iterator[Capability]:
     """Capabilities that depend on how the job is started, not on the version."""
     from tidegate.adapters.spark.executors import dynamic_allocation
-    from tidegate.adapters.spark.pools import SchedulerPools
+    from tidegate.adapters.spark.schedulerpools import SchedulerPools
 
     if context._jsc.sc().isLocal():
         why = "a local master has only one executor, in the driver; try --master 'local-cluster[2,1,1024]'"

@@ -24,7 +24,7 @@ def schedule(
 ) -> None:
     """Assign tasks to as few hosts as possible, so that the peaks of some fall into the valleys of others.
 
-    Example: tidegate schedule examples/instance.json --scheduler rstorm
+    Example: tidegate schedule examples/instance.json --scheduler best-fit
     """
     import numpy as np
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from tidegate.control.journal import read_entries
-from tidegate.history import History, MetricRecord, MetricTable, Notes, ObservationFlattener
+from tidegate.history.flatten import ObservationFlattener
+from tidegate.history.notes import Notes
+from tidegate.history.read import History
+from tidegate.history.table import MetricRecord, MetricTable
 
 _SQLITE = b"SQLite format 3\0"
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidegate.control.ports import Journal
 from tidegate.domain import Decision, Observation, Receipt
-from tidegate.history import HistoryWriter
+
+if TYPE_CHECKING:
+    from tidegate.history.writer import HistoryWriter
 
 
 class RecordingJournal:

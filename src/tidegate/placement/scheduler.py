@@ -15,10 +15,8 @@ from .arrays import IntArray
 from .greedy import best_fit_decreasing, first_fit_decreasing, round_robin
 from .problem import Problem
 from .replan import within_cap
-from .rstorm import RStorm
 from .schedule import Schedule, evaluate
 from .tidegate import Tidegate
-from .tstorm import TStorm
 
 Rule = Callable[[Problem, np.random.Generator], IntArray]  # the host of every task
 
@@ -44,10 +42,6 @@ class RuleScheduler:
 
 SCHEDULERS: Mapping[str, Scheduler] = {
     "round-robin": RuleScheduler(round_robin),
-    "rstorm": RuleScheduler(RStorm()),
-    "rstorm-cpu": RuleScheduler(RStorm(cpu_only=True)),
-    "rstorm-peak": RuleScheduler(RStorm(declared_peak=True)),
-    "tstorm": RuleScheduler(TStorm()),
     "ffd": RuleScheduler(first_fit_decreasing),
     "best-fit": RuleScheduler(best_fit_decreasing),
     "tidegate": RuleScheduler(Tidegate()),

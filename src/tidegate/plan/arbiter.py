@@ -70,7 +70,9 @@ class Arbiter:
     def plan(self, evaluation: Evaluation) -> Plan:
         plans = [proposer.propose(evaluation) for proposer in self.proposers]
         proposals, settled = _settle([proposal for plan in plans for proposal in plan.proposals])
-        proposals, too_dear = hold_dear_restarts(proposals, evaluation)
+        too_dear: tuple[Reason, ...] = ()
+        if any(proposal.pause_s > 0 for proposal in proposals):
+            proposals, too_dear = hold_dear_restarts(proposals, evaluation)
         predictions = tuple([prediction for plan in plans for prediction in plan.predictions])
         proposals, put_off = self._put_off(
             proposals, evaluation, {prediction.application for prediction in predictions}

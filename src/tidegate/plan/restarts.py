@@ -28,8 +28,6 @@ def hold_dear_restarts(
     proposals: tuple[Proposal, ...], evaluation: Evaluation
 ) -> tuple[tuple[Proposal, ...], tuple[Reason, ...]]:
     """Drop the restarts that cost more than they gain, each with a reason."""
-    if not proposals:
-        return (), ()
     by_name: dict[str, list[Proposal]] = {}
     for proposal in proposals:
         if isinstance(proposal.action, SetParallelism) and proposal.pause_s > 0 and proposal.reason.code not in _URGENT:

@@ -11,7 +11,8 @@ import numpy as np
 from tidegate.analysis.correlation import Correlations
 from tidegate.control.journal import Entry
 from tidegate.domain import BatchSample
-from tidegate.history import MetricRecord, MetricTable, ObservationFlattener
+from tidegate.history.flatten import ObservationFlattener
+from tidegate.history.table import MetricRecord, MetricTable
 from tidegate.load import LoadProfile, Timeline
 from tidegate_lab.experiments.rowlatency import row_latencies
 

@@ -123,7 +123,7 @@ def spark_model_world(folder: Path) -> Iterator[SparkModelWorld]:
     """Start a cluster for the check and stop it afterwards."""
     from tidegate.adapters.spark.attach import attach
     from tidegate.adapters.spark.embedded import embedded_session
-    from tidegate.adapters.spark.pool import settle_executors
+    from tidegate.adapters.spark.executors import settle_executors
 
     folder.mkdir(parents=True, exist_ok=True)
     executors = SLOTS // _SLOTS_PER_EXECUTOR

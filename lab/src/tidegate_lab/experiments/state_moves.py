@@ -29,7 +29,7 @@ from pyspark.sql.streaming import StreamingQuery
 from tidegate.adapters.spark.checkpoint import Checkpoint
 from tidegate.adapters.spark.cluster import SparkCluster
 from tidegate.adapters.spark.embedded import embedded_session
-from tidegate.adapters.spark.pool import settle_executors
+from tidegate.adapters.spark.executors import settle_executors
 from tidegate.adapters.spark.statedigest import StateDigest, state_digests
 from tidegate.domain import EnvironmentUnfit, MoveState, Observation, Targets
 from tidegate.domain.policy import Policy

@@ -17,7 +17,7 @@ import numpy as np
 
 from tidegate.adapters.spark.attach import Gate, attach
 from tidegate.adapters.spark.embedded import embedded_session
-from tidegate.adapters.spark.pool import settle_executors
+from tidegate.adapters.spark.executors import settle_executors
 from tidegate.control.journal import Entry, read_entries
 from tidegate.domain import Mode
 from tidegate.load import Constant, Timeline

@@ -30,18 +30,16 @@ from tidegate.control.clock import WallClock
 from tidegate.control.controller import Controller
 from tidegate.control.journal import SqliteJournal
 from tidegate.control.knowledge import Knowledge
-from tidegate.control.policyfile import PolicyFile, load_policy, policy_from
 from tidegate.control.recording import RecordingJournal
 from tidegate.control.runner import KNOWLEDGE, Runner
-from tidegate.control.yamlmodel import from_mapping
 from tidegate.domain import InvalidInput, Mode, NotSupported, TidegateError
 from tidegate.domain.capability import Capability
 from tidegate.domain.policy import Policy
 from tidegate.domain.rules import ConsoleRule
-from tidegate.history import HistoryWriter
 from tidegate.plan.arbiter import proposers_named
 
 if TYPE_CHECKING:
+    from tidegate.control.policyfile import PolicyFile
     from tidegate.view.server import Console
 
 logger = logging.getLogger("tidegate")
@@ -71,11 +69,7 @@ def attach(
             "tidegate.attach needs a classic SparkSession; a Spark Connect session has no driver to attach to: "
             "call attach in the driver itself"
         )
-    file = PolicyFile(policy) if isinstance(policy, str | Path) else None
-    if isinstance(policy, str | Path | None):
-        chosen = file.policy if file is not None else load_policy(None)
-    else:
-        chosen = policy_from(policy)
+    chosen, file = _policy(policy)
     if mode is not None:
         chosen = chosen.model_copy(update={"mode": _mode(mode)})
     application_id = spark.sparkContext.applicationId
@@ -125,11 +119,11 @@ class Gate:
             proposers_named(proposers) if proposers is not None else None,
         )
         self.controller.forget_targets()  # Spark is new, so earlier targets do not apply
-        self._recording = (
-            RecordingJournal(self.journal, HistoryWriter(Path(policy.journal.history)))
-            if policy.journal.history
-            else None
-        )
+        self._recording: RecordingJournal | None = None
+        if policy.journal.history:
+            from tidegate.history.writer import HistoryWriter
+
+            self._recording = RecordingJournal(self.journal, HistoryWriter(Path(policy.journal.history)))
         self.runner = Runner(
             self.cluster,
             self.controller,
@@ -156,6 +150,7 @@ class Gate:
         A second call returns the same server. It ends with the gate.
         """
         if self._console is None:
+            from tidegate.control.yamlmodel import from_mapping
             from tidegate.view.api import Steer
             from tidegate.view.server import Console
 
@@ -284,6 +279,18 @@ def _register_source(spark: SparkSession) -> None:
         spark.dataSource.register(TidegateSource)
     except AnalysisException as error:  # already registered in another session
         logger.info('format("tidegate") is not available in this session: %s', str(error).splitlines()[0])
+
+
+def _policy(given: Policy | Mapping[str, Any] | str | Path | None) -> tuple[Policy, PolicyFile | None]:
+    """The policy, and the file that it was read from. YAML is loaded only where there is something to read."""
+    if given is None or isinstance(given, Policy):
+        return given or Policy(), None
+    from tidegate.control.policyfile import PolicyFile, policy_from
+
+    if not isinstance(given, str | Path):
+        return policy_from(given), None
+    file = PolicyFile(given)
+    return file.policy, file
 
 
 def _changed(file: PolicyFile | None, mode: Mode | str | None) -> Policy | None:

@@ -1,10 +1,192 @@
-"""The executor pool of a live Spark context: which executors exist, and how to change their number live."""
+"""The executors of a live Spark context: how to change their number, and the keeper that holds them at the target.
+
+The keeper requests at once, retires between batches, and repeats until the target is reached.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import time
+from dataclasses import replace
+from typing import Any, Protocol
 
 from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from tidegate.adapters.spark.watcher import Watcher
+from tidegate.domain import (
+    ActionReceipt,
+    EnvironmentUnfit,
+    ExecutorPool,
+    ExecutorSample,
+    InvalidInput,
+    Outcome,
+    ScaleExecutors,
+)
+from tidegate.domain.capability import Capability
+from tidegate.domain.emptying import Emptying
+from tidegate.domain.policy import Policy
+
+_GAP_WAIT_S = 0.6
+_POLL_S = 0.01
+_PATIENCE_S = 10.0
+
+
+class Batches(Protocol):
+    """What the keeper needs to know about the queries on the pool."""
+
+    def between_batches(self) -> bool: ...
+
+    def hold_batches(self) -> None: ...
+
+    def resume_batches(self) -> None: ...
+
+    def state_on(self, executors: set[str]) -> tuple[int, bool]:
+        """Movable state partitions on these executors, and whether any are being moved now."""
+        ...
+
+
+class ExecutorPoolKeeper:
+    """Drives the pool to its target, and keeps requested and registered executors apart."""
+
+    def __init__(self, sc: SparkContext, watcher: Watcher, policy: Policy, may_act: bool) -> None:
+        self._sc = sc
+        self._watcher = watcher
+        self._target: int | None = None
+        self._surplus_since_s: float | None = None
+        self._leaving: set[str] = set()
+        """Killed, but still listed for a moment."""
+        self._retiring: set[str] = set()
+        """Selected to be retired; waiting to be emptied, or for a pause between batches."""
+        self._emptying = Emptying()
+        self.scalable = not sc._jsc.sc().isLocal()
+        self._memory_bytes = memory_bytes(sc)
+        self._taken_over = False
+        if may_act and dynamic_allocation(sc) and policy.dynamic_allocation == "refuse":
+            raise InvalidInput(
+                "Spark's dynamic allocation controls the executors of this job; disable it "
+                "(spark.dynamicAllocation.enabled=false), or set dynamic_allocation: take-over in the policy"
+            )
+
+    def capability(self) -> Capability:
+        """Can the number of executors change?"""
+        if not self.scalable:
+            return Capability("executors", False, "a local master has only one executor, in the driver")
+        return Capability("executors", True, f"requested from {self._sc.master}, retired between batches")
+
+    def sample(self, registered: tuple[ExecutorSample, ...]) -> ExecutorPool:
+        slots = max((executor.slots for executor in registered), default=1)
+        requested = self._target if self._target is not None else len(registered)
+        return ExecutorPool(self.marked(registered), requested, slots, self.scalable, self._memory_bytes)
+
+    def marked(self, registered: tuple[ExecutorSample, ...]) -> tuple[ExecutorSample, ...]:
+        """These executors, with those being retired marked."""
+        going = self._retiring | self._leaving
+        return tuple(replace(one, retiring=True) if one.id in going else one for one in registered)
+
+    def take_charge(self) -> None:
+        """From now on we control the pool, and Spark's dynamic allocation is suspended."""
+        if not self._taken_over and dynamic_allocation(self._sc):
+            stop_dynamic_allocation(self._sc)
+            self._taken_over = True
+
+    def release(self) -> None:
+        """Restore the original state, except that the executors stay."""
+        if self._taken_over:
+            self._taken_over = False
+            start_dynamic_allocation(self._sc)
+        self._target = None
+        self._retiring.clear()
+
+    def converge(self, target: int, batches: Batches) -> ActionReceipt | None:
+        """Drive the pool to the target; None if it is already reached."""
+        action = ScaleExecutors(target)
+        if not self.scalable:
+            return ActionReceipt(action, Outcome.REFUSED, "a local master has only one executor, in the driver")
+        news = target != self._target
+        if news:
+            if not request_executors(self._sc, target):
+                return ActionReceipt(action, Outcome.FAILED, "the cluster manager did not accept the request")
+            self._target = target
+        registered = self._watcher.executors()
+        self._retire(registered, target, batches)
+        if len(registered) == target:
+            return ActionReceipt(action, Outcome.DONE) if news else None
+        return ActionReceipt(action, Outcome.UNDER_WAY, f"{len(registered)} of {target} registered")
+
+    def _retire(self, registered: tuple[ExecutorSample, ...], target: int, batches: Batches) -> None:
+        """Retire the executors above the target once they hold no state, in a pause between batches.
+
+        Queries with gates are asked to pause; otherwise we wait for a pause. If no state leaves, we stop waiting.
+        """
+        self._leaving &= {executor.id for executor in registered}
+        staying = tuple(executor for executor in registered if executor.id not in self._leaving)
+        surplus = len(staying) - target
+        self._choose(staying, surplus)
+        if surplus <= 0:
+            self._surplus_since_s = None
+            batches.resume_batches()
+            return
+        if self._emptying.wait(*batches.state_on(self._retiring)):
+            return
+        now_s = time.monotonic()
+        self._surplus_since_s = self._surplus_since_s or now_s
+        batches.hold_batches()
+        patient = now_s - self._surplus_since_s < _PATIENCE_S
+        if patient and not _gap(batches):
+            return  # a batch is running; the next round tries again
+        try:
+            retire_executors(self._sc, sorted(self._retiring), target)
+            self._leaving |= self._retiring
+            self._retiring = set()
+        finally:
+            self._surplus_since_s = None
+            batches.resume_batches()
+
+    def _choose(self, staying: tuple[ExecutorSample, ...], surplus: int) -> None:
+        """Choose the executors to retire once, because their state starts to leave them."""
+        going = [executor for executor in staying if executor.id in self._retiring][: max(0, surplus)]
+        others = tuple(executor for executor in staying if executor not in going)
+        chosen = {executor.id for executor in (*going, *retirees(others, surplus - len(going)))}
+        if chosen != self._retiring:
+            self._retiring, self._emptying = chosen, Emptying()
+
+
+def retirees(registered: tuple[ExecutorSample, ...], surplus: int) -> list[ExecutorSample]:
+    """The executors to retire: idle before busy, then the youngest, whose caches are the coldest."""
+    return sorted(registered, key=lambda executor: (executor.active_tasks, -executor.since_s))[: max(0, surplus)]
+
+
+def _gap(batches: Batches) -> bool:
+    """Wait briefly for a moment between batches."""
+    deadline_s = time.monotonic() + _GAP_WAIT_S
+    while not batches.between_batches():
+        if time.monotonic() > deadline_s:
+            return False
+        time.sleep(_POLL_S)
+    return True
+
+
+def settle_executors(spark: SparkSession, target: int, limit_s: float = 180.0) -> None:
+    """Wait until exactly `target` executors are registered. Standalone first starts as many as it can.
+
+    On a slow machine a killed executor stays registered for seconds. It must not be counted as one that stays: the
+    others would be killed as surplus, and new ones would be started for them, for ever.
+    """
+    sc, watcher = spark.sparkContext, Watcher(spark)
+    request_executors(sc, target)
+    leaving: set[str] = set()
+    deadline_s = time.monotonic() + limit_s
+    while len(registered := watcher.executors()) != target:
+        if time.monotonic() > deadline_s:
+            raise EnvironmentUnfit(
+                f"requested {target} executors, but {len(registered)} are there after {limit_s:.0f} s"
+            )
+        staying = tuple(executor for executor in registered if executor.id not in leaving)
+        if len(staying) > target:
+            surplus = [executor.id for executor in retirees(staying, len(staying) - target)]
+            retire_executors(sc, surplus, target)
+            leaving.update(surplus)
+        time.sleep(0.5)
 
 
 def request_executors(sc: SparkContext, target: int) -> bool:

@@ -14,8 +14,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from tidegate.adapters.spark.admission import Admission, InForce, Request, forget_gate, read_answer, write_request
 from tidegate.adapters.spark.limits import SourceLimits
-from tidegate.adapters.spark.pools import in_pool
 from tidegate.adapters.spark.rebalance import Rebalanced, rebalance
+from tidegate.adapters.spark.schedulerpools import in_pool
 from tidegate.adapters.spark.settings import Settings
 from tidegate.adapters.spark.transaction import QueryEnded, RebalanceFailed, Transaction, first_line, recover
 from tidegate.domain import InvalidInput, QueryFailed

@@ -11,8 +11,7 @@ import numpy as np
 from tidegate.analysis.correlation import significance
 from tidegate.analysis.correlation.coefficients import Coefficients, pearson, spearman
 from tidegate.analysis.correlation.significance import Correction
-from tidegate.history import MetricTable
-from tidegate.history.table import Floats
+from tidegate.history.table import Floats, MetricTable
 
 ALPHA = 0.05
 Method = Literal["pearson", "spearman"]

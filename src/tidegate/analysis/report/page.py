@@ -14,7 +14,7 @@ from tidegate.analysis.correlation import Correlations
 from tidegate.analysis.profile import Profile
 from tidegate.analysis.report import figures
 from tidegate.analysis.study import Study
-from tidegate.history import metric_of
+from tidegate.history.catalogue import metric_of
 
 _MOST_PAIRS = 40
 _MOST_DRIVERS = 8

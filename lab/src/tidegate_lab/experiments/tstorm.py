@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .arrays import IntArray
-from .load import TOLERANCE, flatten
-from .problem import SAME_HOST, Problem
+from tidegate.placement import RuleScheduler, Scheduler
+from tidegate.placement.arrays import IntArray
+from tidegate.placement.load import TOLERANCE, flatten
+from tidegate.placement.problem import SAME_HOST, Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,3 +55,8 @@ class TStorm:
             load[h] += flat.demand[i]
             size[h] += 1
         return hosts
+
+
+def scheduler() -> Scheduler:
+    """The algorithm as `tidegate schedule --scheduler tstorm` knows it."""
+    return RuleScheduler(TStorm())

@@ -1,0 +1,46 @@
+"""What a driver has loaded when the first decision is made: nothing heavy, whatever is installed beside Tidegate."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import tidegate
+
+ROOT = Path(__file__).parents[2]
+HEAVY = {"numba", "scipy", "sklearn", "river", "matplotlib", "pandas", "pyarrow"}
+
+FIRST_DECISIONS = """
+import json, sys
+import tidegate
+attach = tidegate.attach
+from tests.house.driver import Overload
+world = Overload()
+while not world.driver.requested:
+    world.tick()
+print(json.dumps([world.driver.requested, sorted(sys.modules)]))
+"""
+
+
+def test_a_driver_decides_without_heavy_libraries() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST_DECISIONS], cwd=ROOT, capture_output=True, text=True, timeout=300, check=True
+    )
+    requested, modules = json.loads(done.stdout)
+    assert requested == [2], "a decision was made and carried out"
+    assert HEAVY & set(modules) == set()
+
+
+def test_the_package_alone_loads_next_to_nothing() -> None:
+    """A file that imports `tidegate` where PySpark is missing pays for what it uses only."""
+    code = "import json, sys, tidegate; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert not {"numpy", "pydantic", "pyspark"} & set(json.loads(done.stdout))
+
+
+def test_everything_that_is_exported_is_there_with_a_docstring() -> None:
+    for name in tidegate.__all__:
+        part = getattr(tidegate, name)
+        assert name.startswith("__") or part.__doc__, f"{name} says what it is for"
