@@ -113,6 +113,15 @@ def test_a_move_that_does_not_arrive_is_judged_so_and_not_repeated() -> None:
     assert looked(proposer, stateful("00"), seen, 20.0) == []
 
 
+def test_moves_are_judged_in_the_order_in_which_they_were_asked_for() -> None:
+    """A set of names has another order in every process, and a replay would not repeat the decision."""
+    proposer, seen, names = StateMoves(), pool(2, slots=2), [f"app-{number}" for number in range(9)]
+    answered(proposer, [MoveState(name, 0, "1") for name in names])
+    landed = tuple(replace(stateful("1", batch(1, 1.0, 10)), name=name) for name in names)
+    proposer.watch(Evaluator(Policy(), EvaluationMemory()).evaluate(Observation(2.0, landed, seen)))
+    assert [one.move.application for one in proposer._moved] == names
+
+
 def test_state_that_cannot_be_moved_is_left_and_said() -> None:
     sample = replace(stateful("00"), state_movable=False)
     evaluation = Evaluator(Policy(), EvaluationMemory()).evaluate(Observation(1.0, (sample,), pool(2)))

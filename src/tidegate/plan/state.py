@@ -73,7 +73,9 @@ class StateMoves(Proposer):
         """Follow the moves in progress. If the executor or the application is gone, the move did not fail."""
         self._seen_s, self._moved = evaluation.time_s, []
         there = {executor.id for executor in evaluation.pool.executors}
-        for name in set(self.memory.asked) | set(self.memory.left_alone_s):
+        for name in dict.fromkeys(
+            [*self.memory.asked, *self.memory.left_alone_s]
+        ):  # in the same order on every machine
             place = evaluation.places.get(name)
             sample = evaluation.samples[place] if place is not None else None
             if sample is None or not sample.running or sample.rebalancing:
