@@ -1,4 +1,4 @@
-"""The rate that brings thousands of queues back to their set-points, and the responses that a rate leads to.
+"""The rate that brings thousands of queues back to their set-points.
 
 A queue of q₀ rows served at a constant rate μ holds `q_k = q₀ + Λ_k − k·Δ·μ` rows at step k, where Λ_k rows are
 expected to arrive until then. The row that arrives last waits q_k/μ. This should not exceed the reference trajectory
@@ -8,11 +8,6 @@ y_k = r* + (y₀ − r*)⁺ · e^(−kΔ/T_ref) (Q-Flink, section IV-C). Solved 
 
 but at least λ₁, because a queue that was allowed to grow to its set-point has no margin for a surprise, and at most
 q₀/Δ + λ₁, which is all that the first step can hold.
-
-Rows do not arrive evenly. By Allen–Cunneen for one server, whose waits have an exponential tail, the share p waits no
-longer than r* if `λV·ln(1/(1−p)) / (μ(μ − λ)) ≤ r*`, V = (C_S² + C_D²)/2. Solved for μ:
-
-    μ ≥ λ/2 + √(λ²/4 + λ·V·ln(1/(1−p)) / r*)
 
 Everything is in arrays over the applications, so a control step handles thousands of them in a millisecond.
 """
@@ -60,22 +55,3 @@ def needed_rates(
         most = np.maximum(most, (backlog + interval_s * arriving) / (ahead_s + reference_s))
     # Only the first step is applied, and it can serve only rows that exist.
     return np.asarray(np.minimum(most, backlog / interval_s + first))
-
-
-def uneven_rates(
-    rows_per_s: Floats, group: Groups, set_point_s: Floats, tail: Floats, variability: float = 1.0
-) -> Floats:
-    """Rows per second at which uneven arrivals stay within their set-point; `tail` is ln 1/(1−p), by group."""
-    half = 0.5 * rows_per_s
-    return np.asarray(half + np.sqrt(half * half + rows_per_s * variability * tail[group] / set_point_s[group]))
-
-
-def longest_waits(backlog: Floats, expected: Floats, rate: Floats, interval_s: float) -> Floats:
-    """The longest wait q_k/μ in the horizon at the rate μ: `q_k = max(0, q_(k−1) + (λ_k − μ)Δ)`."""
-    queued, most = backlog.copy(), backlog.copy()
-    for step in range(expected.shape[1]):
-        queued = np.maximum(0.0, queued + (expected[:, step] - rate) * interval_s)
-        most = np.maximum(most, queued)
-    idle = np.where(most > 0.0, np.inf, 0.0)
-    flows = rate > _LEAST_RATE
-    return np.where(flows, most / np.where(flows, rate, 1.0), idle)

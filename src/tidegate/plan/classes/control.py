@@ -15,16 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegate.domain.qos import QosClass
-from tidegate.model.fluid import longest_waits, needed_rates, uneven_rates
-from tidegate.model.queueing import QUEUEING_DOMINATES
+from tidegate.model.fluid import needed_rates
 from tidegate.plan.classes.allocation import share_by_level
 from tidegate.plan.settings import PredictiveSettings
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-
-_LEAST_SHARE = 0.01
-"""Share of the host that is always divided by weight, whatever the forecast."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +28,6 @@ class Classes:
     """Service classes as arrays, in the order of their index."""
 
     latency_s: Floats
-    tail: Floats
-    """ln 1/(1−p): the p-th percentile of an exponential wait, in multiples of the mean."""
     weight: Floats
     floor: Floats
     level: Ints
@@ -48,7 +42,6 @@ class Classes:
         weight = np.array([rule.weight for rule in rules])
         return cls(
             latency_s=np.array([rule.latency_s for rule in rules]),
-            tail=-np.log(1 - np.array([rule.percentile for rule in rules])),
             weight=weight,
             floor=np.array([rule.floor for rule in rules]),
             level=np.unique(-weight, return_inverse=True)[1].astype(np.int64),
@@ -68,8 +61,6 @@ class Load:
     """CPU-seconds per row."""
     group: Ints | slice
     """Index of its class, or a full slice if every application is its own class."""
-    margin_rows_per_s: Floats
-    """By how much forecasts like this one have been too low."""
     most_cpus: Floats
     """Maximum CPUs that each can use: no more than it has tasks."""
 
@@ -81,15 +72,9 @@ class Grant:
     needed_cpus: Floats
     cpus: Floats
     """Granted CPUs: never more than needed, and all of the need if the host is large enough."""
-    shares: Floats
-    """CPU weights that add up to 1: each claim, multiplied by its importance if it is served in full."""
     admission_rows: Floats
     """Rows that an application may take in the interval; infinite if nothing must be held back."""
-    wait_s: Floats
-    """The longest wait within the horizon under this grant."""
     short: bool
-    alone: bool
-    """Queues contribute to no response: nothing is limited."""
 
 
 def step(
@@ -99,8 +84,7 @@ def step(
 
     >>> classes = Classes.of([QosClass(latency_s=0.3, weight=6), QosClass(latency_s=0.8, weight=1)])
     >>> load = Load(np.array([0.0, 900.0]), np.array([[100.0] * 5, [300.0] * 5]), np.array([100.0, 200.0]),
-    ...             row_s=np.array([0.004, 0.004]), group=np.array([0, 1]), margin_rows_per_s=np.zeros(2),
-    ...             most_cpus=np.full(2, np.inf))
+    ...             row_s=np.array([0.004, 0.004]), group=np.array([0, 1]), most_cpus=np.full(2, np.inf))
     >>> grant = step(load, classes, PredictiveSettings(), cpus=1.0, interval_s=1.0)
     >>> grant.short, grant.cpus.round(2).tolist(), grant.admission_rows.round().tolist()
     (True, [0.4, 0.5], [inf, 125.0])
@@ -116,35 +100,13 @@ def step(
     # A floor refers to arrivals: a share of the need would grow with the backlog that the floor leaves behind.
     floors = np.minimum(classes.floor[load.group] * load.expected_rows_per_s[:, 0] * load.row_s, needed)
     short = float(needed.sum()) > room
-    granted, entitled = needed, needed
+    granted = needed
     if short:
         levels = int(classes.level.max()) + 1
-        granted, entitled = share_by_level(needed, floors, classes.level[load.group], levels, room)
-    held = granted < needed
-    # Applications that are served in full go first and may claim more than their mean, for uneven arrivals and forecast
-    # errors. The surplus is not part of the sum: unused claims go to applications that wait.
-    surge = load.expected_rows_per_s[:, 0] + load.margin_rows_per_s
-    claim = np.maximum(entitled, uneven_rates(surge, load.group, aim_s, classes.tail) * load.row_s)
-    shares = np.where(held, entitled, claim * classes.weight[load.group] / classes.weight.min())
-    served = granted / load.row_s
-    # If there is enough, unneeded capacity is distributed as well.
-    spare = 1.0 if short else room / max(float(needed.sum()), 1e-12)
-    wait_s = longest_waits(load.backlog_rows, load.expected_rows_per_s, spare * served, interval_s)
-    alone = not short and not bool((wait_s >= QUEUEING_DOMINATES * load.row_s).any())
+        granted, _ = share_by_level(needed, floors, classes.level[load.group], levels, room)
     return Grant(
         needed_cpus=needed,
         cpus=granted,
-        shares=_normal(shares, classes.weight[load.group]),
-        admission_rows=np.where(held, np.maximum(served * interval_s, 1.0), np.inf),
-        wait_s=wait_s,
+        admission_rows=np.where(granted < needed, np.maximum(granted / load.row_s * interval_s, 1.0), np.inf),
         short=short,
-        alone=alone,
     )
-
-
-def _normal(claims: Floats, weights: Floats) -> Floats:
-    """Shares that add up to 1. An application without expected rows keeps a little for unexpected ones."""
-    by_weight: Floats = weights / weights.sum()
-    total = float(claims.sum())
-    by_claim = claims / total if total > 0 else by_weight
-    return _LEAST_SHARE * by_weight + (1 - _LEAST_SHARE) * by_claim

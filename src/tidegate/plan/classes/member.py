@@ -124,6 +124,12 @@ class Members:
     def name(self, at: int) -> str:
         return self.evaluation.samples[self.places.item(at)].name
 
+    def find(self, name: str) -> int | None:
+        """The index of the application with this name; None if it is not a member."""
+        place = self.evaluation.places.get(name, -1)
+        at = int(self.places.searchsorted(place))
+        return at if at < len(self.places) and self.places[at] == place else None
+
     def title(self, at: int) -> str:
         """Name and class."""
         return f"{self.name(at)} ({self.groups[self.group.item(at)]})"
@@ -178,24 +184,21 @@ def _expect(evaluation: Evaluation, places: Ints, at: Ints | slice, steps: int, 
 
 
 def load_of(members: Members) -> Load:
-    """The input of the control step: κ steps ahead, with the forecast's upper edge as the margin."""
+    """The input of the control step: κ steps ahead."""
     return Load(
         backlog_rows=members.backlog_rows,
         expected_rows_per_s=members.expected_rows_per_s,
         rows_per_s=members.evaluation.loads.arrival[members.at],
         row_s=members.row_s,
         group=slice(None),
-        margin_rows_per_s=members.margin_rows_per_s,
         most_cpus=members.tasks,
     )
 
 
 def classes_of(members: Members) -> Classes:
     """Every application is its own class here: what its objective leaves for a backlog depends on its trigger."""
-    percentile = members.evaluation.promises.percentile[members.at]
     return Classes(
         latency_s=members.budget_s,
-        tail=-np.log(1 - percentile),
         weight=members.weight,
         floor=members.floor,
         level=members.level,

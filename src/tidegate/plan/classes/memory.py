@@ -65,10 +65,8 @@ def busy_slots(memory: ClassesMemory, evaluation: Evaluation, period_s: float) -
 def smooth_backlogs(memory: ClassesMemory, members: Members) -> Floats:
     """A growing backlog is believed at once, a shrinking one over a period."""
     now_s, behind = members.evaluation.time_s, members.backlog_rows.copy()
-    places = members.evaluation.places
-    at_place = {place: at for at, place in enumerate(members.places.tolist())} if memory.backlogs else {}
     for name, (before_s, before) in memory.backlogs.items():
-        at = at_place.get(places.get(name, -1))
+        at = members.find(name)
         if at is not None and before > behind[at]:
             fade = exp(-max(0.0, now_s - before_s) / float(members.period_s[at]))
             behind[at] += (before - behind[at]) * fade
