@@ -36,7 +36,6 @@ MANY_PARAMETERS = {
     "src/tidegate/fleet/agent.py": {"__init__"},
     "src/tidegate/fleet/host.py": {"serve"},
     "src/tidegate/fleet/tenant.py": {"__init__"},
-    "src/tidegate/managers/operators.py": {"__init__"},
     "src/tidegate/model/batchwalk.py": {"_jump"},
     "src/tidegate/model/fluid.py": {"needed_rates"},
     "src/tidegate/model/hindsight.py": {"late_by_floor"},

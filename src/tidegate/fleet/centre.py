@@ -49,9 +49,7 @@ class Centre:
         self._world = FleetCluster(folder, config, provider, registry, wire or fleet_wire(folder, config))
         self._journal = journal or MemoryJournal()
         saved = self._journal.load_blob(KNOWLEDGE)
-        controller, self._tokens = centre_controller(
-            config, Knowledge.from_bytes(saved) if saved is not None else None
-        )
+        controller, self._tokens = centre_controller(config, Knowledge.from_bytes(saved) if saved is not None else None)
         self.runner = Runner(self._world, controller, FleetClock(folder.clock), self._journal, self._journal)
         for region in config.regions:
             folder.region_lease(region).create()

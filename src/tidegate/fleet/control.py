@@ -23,8 +23,8 @@ from tidegate.domain import Action, HostSample, Mode, Observation, Receipt, Requ
 from tidegate.domain.policy import Policy
 from tidegate.domain.rules import ApplicationRule, OwnObjectiveRule
 from tidegate.fleet.config import FleetConfig
-from tidegate.fleet.folder import FleetFolder
 from tidegate.fleet.controllers import host_controller
+from tidegate.fleet.folder import FleetFolder
 from tidegate.fleet.plan.asking import requests_of
 from tidegate.fleet.ports import Wire
 from tidegate.fleet.speaker import RegionSpeaker

@@ -19,7 +19,15 @@ from tidegate.adapters.sim.fleet_kernel import Floats
 from tidegate.managers.policies import Weights
 from tidegate_lab.experiments.multilevel_fleet import FleetTimeline, Learned, Levels, SimulatedFleet, leave_alone
 from tidegate_lab.experiments.multilevel_loads import LOADS, RecordedLoad
-from tidegate_lab.experiments.multilevel_scenario import CENTRE_S, Size, fleet, fleet_file, load, most_tasks, static_size
+from tidegate_lab.experiments.multilevel_scenario import (
+    CENTRE_S,
+    Size,
+    fleet,
+    fleet_file,
+    load,
+    most_tasks,
+    static_size,
+)
 
 Told = Callable[[int, int, str], None]  # done, total, what comes next
 

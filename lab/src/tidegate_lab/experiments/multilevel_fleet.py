@@ -1,7 +1,7 @@
 """A simulated fleet under the product's own controllers: hosts, regions and the centre, each a runner on its clock.
 
-The controllers are those of `tidegate.fleet.controllers`, over the simulated worlds of `adapters.sim.fleet_worlds`. Time
-is simulated, so runners step only when something is due: every period, and a host again when it is granted something.
+The controllers are those of `tidegate.fleet.controllers`, over the worlds of `adapters.sim.fleet_worlds`. Time is
+simulated, so runners step only when something is due: every period, and a host again when it is granted something.
 """
 
 from __future__ import annotations
@@ -153,9 +153,7 @@ class SimulatedFleet:
         for name, host in plant.hosts.items():
             number = int(name.rpartition("-")[2])
             self.centre_world.numbers[host.region] = max(self.centre_world.numbers.get(host.region, 0), number)
-        self.centre = Runner(
-            self.centre_world, centre_controller(config).controller, clock, self.journal, self.journal
-        )
+        self.centre = Runner(self.centre_world, centre_controller(config).controller, clock, self.journal, self.journal)
         self._heard_s = 0.0
         self._meet()
 

@@ -89,9 +89,7 @@ def fleet_file(spec: FleetSpec, policy: str, hosts: Mapping[str, int], elastic: 
             "policy": {
                 "mode": "apply",
                 "guards": {"disruptions_per_hour": 1000},  # tokens limit restarts
-                "applications": {
-                    app.name: {"objective": {"latency_s": app.objective_s}} for app in spec.applications
-                },
+                "applications": {app.name: {"objective": {"latency_s": app.objective_s}} for app in spec.applications},
             },
         }
     )

@@ -49,7 +49,7 @@ _TRIGGER_S = 5.0
 
 
 class Readings:
-    """The batches of one window, made once. A window is read as one long batch, because its sums are all that counts."""
+    """The batches of one window, made once. A window is read as one long batch: only its sums matter."""
 
     def __init__(self, plant: FleetPlant) -> None:
         self._plant = plant
