@@ -169,7 +169,7 @@ def test_rows_that_waited_for_a_restart_do_not_count_against_the_new_number_of_t
         world.play(1)
     world.play(6)
     late = world.policies.learned("words")["lookup"]["late"]
-    assert max(late[world.tasks][:10]) == 0.0, "150 of 400 rows/s are level 11 of 30"
+    assert max(late[world.tasks][:12]) == 0.0, "150 of 400 rows/s are level 11 of 30"
 
 
 @pytest.mark.parametrize("policy", ["q-learning", "model-based"])

@@ -189,12 +189,12 @@ class SimCentreWorld:
         for application, host in targets.placements.items():
             if plant.host_of.get(application) == host:
                 continue
-            action = MoveApplication(application, host)
+            move = MoveApplication(application, host)
             if plant.is_ready(host):
                 plant.change(application, host, plant.tasks_of(application))
-                receipts.append(ActionReceipt(action, Outcome.DONE))
+                receipts.append(ActionReceipt(move, Outcome.DONE))
             else:
-                receipts.append(ActionReceipt(action, Outcome.REFUSED, f"{host} is not ready"))
+                receipts.append(ActionReceipt(move, Outcome.REFUSED, f"{host} is not ready"))
         for name, region in targets.hosts.items():
             if region is not None and name not in plant.hosts:
                 plant.add_host(name, region)
