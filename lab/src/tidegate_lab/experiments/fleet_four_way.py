@@ -15,7 +15,7 @@ END_S = 175.0
 
 
 def four_way(out: Path, told: Told) -> dict[str, Any]:
-    """Play every variant. About 4.5 minutes each, of which three are load."""
+    """Play every variant: three minutes of load each, and the time to start and stop a fleet."""
     found: dict[str, Any] = {}
     lost = doubled = 0
     for name, variant in FOUR_WAYS.items():
