@@ -24,7 +24,7 @@ from tidegate.fleet.look import Lookout
 from tidegate.fleet.provider import CommandHook, LocalProcesses, host_command
 from tidegate.fleet.registry import MOST_EVENTS, STARTING, Registry
 from tidegate.fleet.state import HostSpec
-from tidegate.managers import TokenBucket, TokenRule
+from tidegate.managers.tokens import TokenBucket, TokenRule
 
 
 class Broken:

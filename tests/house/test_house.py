@@ -36,7 +36,6 @@ MANY_PARAMETERS = {
     "src/tidegate/fleet/agent.py": {"__init__"},
     "src/tidegate/fleet/host.py": {"serve"},
     "src/tidegate/fleet/tenant.py": {"__init__"},
-    "src/tidegate/managers/operators.py": {"__init__"},
     "src/tidegate/model/batchwalk.py": {"_jump"},
     "src/tidegate/model/fluid.py": {"needed_rates"},
     "src/tidegate/model/hindsight.py": {"late_by_floor"},
@@ -49,8 +48,8 @@ MANY_PARAMETERS = {
 SAME_NAMES = {
     *("Admission", "ApplicationSpec", "Batches", "Candidate", "Classes", "Clock", "Column", "Cost", "Driver", "Files"),
     *("Grant", "History", "HostSpec", "Judgement", "Kind", "Knobs", "Line", "Note", "Objective", "OperatorProfile"),
-    *("OperatorSettings", "Outcomes", "Outlook", "Prediction", "Problem", "Request", "Schedule", "Score", "Seating"),
-    *("Section", "Series", "StageBook", "Standing", "Task", "Trial", "Walk"),
+    *("Outcomes", "Outlook", "Prediction", "Problem", "Request", "Schedule", "Score", "Seating"),
+    *("Section", "Series", "StageBook", "Task", "Trial", "Walk"),
 }
 """Public classes of the product that share their name with another one. This list, too, may only become shorter."""
 

@@ -6,29 +6,31 @@ import numpy as np
 import pytest
 
 from tidegate.adapters.sim.fleet_load import made_up_days, per_second, regional_shares
-from tidegate.adapters.sim.fleet_loop import leave_alone
 from tidegate.domain.errors import InvalidInput
 from tidegate_lab.experiments import multilevel
+from tidegate_lab.experiments.multilevel_loads import LOADS, read_minutes
+from tidegate_lab.experiments.multilevel_scenario import ALLOWED, WANDER, fleet, load, static_size
 
-SPEC = multilevel.fleet()
+SPEC = fleet(("europe",), (1.0,))
 
 
 def test_the_total_is_what_the_regions_get() -> None:
-    shares = regional_shares(86_400, 3, multilevel.WANDER)
+    shares = regional_shares(86_400, 3, WANDER)
     assert np.allclose(shares.sum(axis=0), 1)
     assert shares.min() == pytest.approx(0.1, abs=1e-3)
     assert (np.diff(np.argmax(shares, axis=1)) != 0).all()  # each has its own noon
 
 
-def test_the_recorded_week_has_whole_days() -> None:
-    trace = multilevel.find_trace()
-    if trace is None:
-        pytest.skip("the World Cup trace is not here: set TIDEGATE_DATA")
-    minutes = multilevel.read_minutes(trace, multilevel.JUDGED_WEEK, multilevel.DAYS)
-    assert len(minutes) == 5 * 1440
-    assert minutes.min() > 0
-    with pytest.raises(InvalidInput, match="minutes from"):
-        multilevel.read_minutes(trace, multilevel.JUDGED_WEEK.replace(year=2001), 1)
+@pytest.mark.parametrize("source", LOADS, ids=lambda one: one.name)
+def test_recorded_loads_have_whole_days_and_are_trained_on_earlier_ones(source: multilevel.RecordedLoad) -> None:
+    assert (source.judged - source.training).days >= source.days
+    path = source.find()
+    if path is None:
+        pytest.skip("the recorded loads are not here: set TIDEGATE_DATA")
+    for first in (source.training, source.judged):
+        assert len(read_minutes(path, first, source.days)) == source.days * 1440
+    with pytest.raises(InvalidInput, match="counts from"):
+        read_minutes(path, source.judged.replace(year=2001), 1)
 
 
 def test_without_a_trace_days_are_made_up() -> None:
@@ -38,19 +40,16 @@ def test_without_a_trace_days_are_made_up() -> None:
     assert np.quantile(per_second(minutes, 1000.0), 0.995) == pytest.approx(1000, rel=0.05)
 
 
-def test_the_static_size_is_the_smallest_that_keeps_the_objectives() -> None:
-    rows = multilevel.load(SPEC, None, multilevel.JUDGED_WEEK, 1, np.random.default_rng(2))[:, 40_000:47_200]
-    size = multilevel.static_size(SPEC, rows, lambda _: None)
-    kept = size.plant(SPEC, rows)
-    line = leave_alone(kept, rows.shape[1])
-    assert max(kept.totals().violation_rates.values()) <= multilevel.ALLOWED
-    outcome = multilevel.judge(kept, line, multilevel.most_replicas(SPEC))
-    assert set(outcome.figures()) >= {
-        "utilisation",
-        "mean_s",
-        "p99_s",
-        "violation_rate",
-        "host_hours",
-        "reconfigurations",
-        "downtime_s",
-    }
+def test_every_variant_runs_on_the_same_rows_and_is_judged_alike() -> None:
+    rows = load(SPEC, None, multilevel.JUDGED_WEEK, 1, np.random.default_rng(2))[:, 40_000:43_600]
+    trial = multilevel.Trial(SPEC, rows, static_size(SPEC, rows))
+    static = trial.static()
+    assert max(static.totals.violation_rates.values()) <= ALLOWED
+    assert static.figures()["reconfigurations"] == 0
+    both, learned = trial.run("model-based")
+    assert set(both.figures()) == set(static.figures())
+    assert set(learned) == {app.name for app in SPEC.applications}
+    assert all(known["policy"] == "model-based" for one in learned.values() for known in one.values())
+    assert both.totals.latencies.rows == pytest.approx(static.totals.latencies.rows, rel=1e-3)
+    again, _ = trial.run("model-based", learned=learned)
+    assert again.cost > 0

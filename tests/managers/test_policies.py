@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from tidegate.domain.errors import InvalidInput
 from tidegate.managers.policies import (
-    Apprentice,
     DecisionProcess,
     Experience,
     LearnedModel,
@@ -20,7 +19,6 @@ from tidegate.managers.policies import (
     ModelBased,
     OperatorLimits,
     OperatorView,
-    Planned,
     QLearning,
     Threshold,
     Weights,
@@ -39,8 +37,6 @@ POLICIES: dict[str, Callable[[], LocalPolicy]] = {
     "q-learning": _q,
     "q-learning exploring": lambda: _q(explore=True),
     "model-based": lambda: ModelBased(PROCESS, LearnedModel.empty(PROCESS)),
-    "planned": lambda: Planned(LIMITS, lambda view: view.arrival_rows_per_s / 80),
-    "apprentice": lambda: Apprentice(PROCESS, Threshold(LIMITS), (_q(explore=True),), np.random.default_rng(2)),
 }
 
 
@@ -95,18 +91,18 @@ def _live(policy: LocalPolicy, periods: int, seed: int) -> float:
     return total / periods
 
 
-@pytest.mark.slow
-def test_learning_policies_do_no_worse_than_the_threshold_after_training() -> None:
-    table, model = Experience.empty(PROCESS), LearnedModel.empty(PROCESS)
-    table.samples = []
+def test_model_based_learning_is_cheaper_than_the_threshold_after_training() -> None:
+    model = LearnedModel.empty(PROCESS)
+    _live(ModelBased(PROCESS, model), 4_000, seed=4)
+    assert _live(ModelBased(PROCESS, model), 2_000, seed=5) < _live(Threshold(LIMITS), 2_000, seed=5)
+
+
+def test_q_learning_that_does_not_explore_stays_near_the_threshold() -> None:
+    table = Experience.empty(PROCESS)
     rng = np.random.default_rng(3)
-    learners = (QLearning(PROCESS, table, rng), ModelBased(PROCESS, model, backup_every=500))
-    _live(Apprentice(PROCESS, Threshold(LIMITS), learners, rng, exploring=0.2), 10_000, seed=4)
-    table.replay(PROCESS, enough_tries=10, sweeps=800)
-    learners[1].backup(sweeps=500)
+    _live(QLearning(PROCESS, table, rng, explore=False), 4_000, seed=4)
     simple = _live(Threshold(LIMITS), 2_000, seed=5)
-    assert _live(QLearning(PROCESS, table, rng, explore=False, least_alpha=0.01), 2_000, seed=5) <= simple
-    assert _live(ModelBased(PROCESS, model), 2_000, seed=5) <= simple
+    assert _live(QLearning(PROCESS, table, rng, explore=False), 2_000, seed=5) < 1.1 * simple
 
 
 def test_the_learned_cost_stays_monotone() -> None:

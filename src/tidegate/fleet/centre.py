@@ -10,7 +10,6 @@ import contextlib
 import logging
 import threading
 
-from tidegate.control.controller import Controller
 from tidegate.control.journal import MemoryJournal, SqliteJournal
 from tidegate.control.knowledge import Knowledge
 from tidegate.control.runner import KNOWLEDGE, Runner
@@ -18,16 +17,11 @@ from tidegate.domain import Decision, HostState
 from tidegate.fleet.calls import fleet_wire
 from tidegate.fleet.cluster import FleetCluster
 from tidegate.fleet.config import FleetConfig
+from tidegate.fleet.controllers import centre_controller
 from tidegate.fleet.folder import FleetFolder
-from tidegate.fleet.plan.budget import HostBudget, HostLimits
-from tidegate.fleet.plan.placing import Placing, PlacingSettings
-from tidegate.fleet.plan.requests import Requests, RequestSettings
-from tidegate.fleet.plan.sizing import RegionLimits, RegionSizes
-from tidegate.fleet.plan.tokens import Tokens
 from tidegate.fleet.ports import Clock, Life, Pause, Wire, live
 from tidegate.fleet.provider import Provider
 from tidegate.fleet.registry import Registry
-from tidegate.managers.tokens import TokenRule
 
 logger = logging.getLogger("tidegate")
 
@@ -55,22 +49,7 @@ class Centre:
         self._world = FleetCluster(folder, config, provider, registry, wire or fleet_wire(folder, config))
         self._journal = journal or MemoryJournal()
         saved = self._journal.load_blob(KNOWLEDGE)
-        self._tokens = Tokens(TokenRule(config.managers.tokens, config.managers.refill_s))
-        policy = config.policy.model_copy(update={"interval_s": config.timing.poll_s})
-        controller = Controller(
-            policy,
-            Knowledge.from_bytes(saved) if saved is not None else None,
-            proposers=(
-                Requests(RequestSettings(config.fill)),
-                RegionSizes(
-                    {name: RegionLimits(rule.min_hosts, rule.max_hosts) for name, rule in config.regions.items()},
-                    config.timing.spare_s,
-                ),
-                Placing(PlacingSettings(config.scheduler, config.fill, config.timing.move_pause_s)),
-            ),
-            guards=(self._tokens, HostBudget(_limits(config))),
-        )
-        controller.forget_targets()  # the registry says what is wanted
+        controller, self._tokens = centre_controller(config, Knowledge.from_bytes(saved) if saved is not None else None)
         self.runner = Runner(self._world, controller, FleetClock(folder.clock), self._journal, self._journal)
         for region in config.regions:
             folder.region_lease(region).create()
@@ -165,12 +144,3 @@ class FleetClock:
 
     def sleep_until(self, monotonic_s: float) -> bool:
         raise RuntimeError("the fleet's clock does not sleep; the caller of the runner waits")
-
-
-def _limits(config: FleetConfig) -> HostLimits:
-    return HostLimits(
-        config.most_hosts,
-        {name: rule.max_hosts for name, rule in config.regions.items()},
-        {name: rule.price_per_hour for name, rule in config.regions.items()},
-        config.most_cost_per_hour,
-    )

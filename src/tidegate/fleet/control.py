@@ -15,7 +15,6 @@ from dataclasses import replace
 from typing import Protocol
 
 from tidegate.control.clock import WallClock
-from tidegate.control.controller import Controller
 from tidegate.control.journal import SqliteJournal
 from tidegate.control.knowledge import Knowledge
 from tidegate.control.ports import Cluster
@@ -24,15 +23,12 @@ from tidegate.domain import Action, HostSample, Mode, Observation, Receipt, Requ
 from tidegate.domain.policy import Policy
 from tidegate.domain.rules import ApplicationRule, OwnObjectiveRule
 from tidegate.fleet.config import FleetConfig
+from tidegate.fleet.controllers import host_controller
 from tidegate.fleet.folder import FleetFolder
-from tidegate.fleet.plan.asking import AloneRule, AskCentre, Elastic, requests_of
-from tidegate.fleet.plan.replicas import OperatorPolicies
+from tidegate.fleet.plan.asking import requests_of
 from tidegate.fleet.ports import Wire
 from tidegate.fleet.speaker import RegionSpeaker
 from tidegate.fleet.state import ApplicationSpec, HostCard
-from tidegate.plan.arbiter import BUILT_IN
-from tidegate.plan.operators import Operators
-from tidegate.plan.planner import Proposer
 
 logger = logging.getLogger("tidegate")
 
@@ -94,22 +90,10 @@ class HostControl:
         self._sample: HostSample | None = None
         self._saved: dict[str, bytes] = {}
         self._saved_s = folder.clock.steady_s()
-        self._policies = (
-            None
-            if config.managers.policy == "operators"
-            else OperatorPolicies(config.managers.policy, config.managers.period_s)
-        )
-        self.asking = AskCentre(
-            AloneRule(config.managers.silence_s, config.managers.allowance, config.managers.alone_pause_s)
-        )
         saved = journal.load_blob(KNOWLEDGE)
-        controller = Controller(
-            self._policy(),
-            Knowledge.from_bytes(saved) if saved is not None else None,
-            proposers=self._proposers(),
-            guards=(Elastic(), self.asking),
+        controller, self._policies, self.asking = host_controller(
+            self._policy(), config.managers, Knowledge.from_bytes(saved) if saved is not None else None
         )
-        controller.forget_targets()
         self._clock = WallClock()
         cluster = StandingCluster(world, self.standing, self._after)
         self.runner = Runner(cluster, controller, self._clock, journal, journal, self._new_policy)
@@ -190,11 +174,6 @@ class HostControl:
             most = {name: dict(spec.elastic) for name, spec in self._specs.items()}
             return Standing(round(silent_s, 1), self._granted, most)
 
-    def _proposers(self) -> list[Proposer]:
-        kinds = [kind for kind in BUILT_IN if self._policies is None or kind is not Operators]
-        proposers = [kind() for kind in kinds]
-        return proposers if self._policies is None else [*proposers, self._policies]
-
     def _policy(self) -> Policy:
         """The fleet's policy, with the objectives of the submitted applications."""
         fleet = self._config.policy
@@ -224,9 +203,9 @@ class HostControl:
             return
         with self._lock:
             here = set(self._specs)
-        for name, learned in list(self._policies.memory.learned.items()):
-            body = json.dumps(learned).encode()
-            if name not in here or self._saved.get(name) == body:
+        for name in here:
+            body = json.dumps(self._policies.learned(name)).encode()
+            if self._saved.get(name, b"{}") == body:
                 continue
             try:
                 self._folder.put(self._folder.learned(name), body)

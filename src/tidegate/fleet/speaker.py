@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
-from tidegate.control.controller import Controller
 from tidegate.control.journal import SqliteJournal
 from tidegate.control.knowledge import Knowledge
 from tidegate.control.runner import KNOWLEDGE, Runner
@@ -25,11 +24,11 @@ from tidegate.domain import (
 )
 from tidegate.fleet.centre import FleetClock
 from tidegate.fleet.config import FleetConfig
+from tidegate.fleet.controllers import region_controller
 from tidegate.fleet.folder import FleetFolder
 from tidegate.fleet.lease import Fenced, HeldLease, LeaseWatch
 from tidegate.fleet.look import Glance, Lookout
-from tidegate.fleet.plan.asking import AskCentre, requests_of
-from tidegate.fleet.plan.relieving import RegionHosts, ReliefRule
+from tidegate.fleet.plan.asking import requests_of
 from tidegate.fleet.ports import Wire
 from tidegate.fleet.state import HostCard, Phase, Tenancy
 
@@ -132,27 +131,10 @@ class RegionSpeaker:
         self._runner.tick()
 
     def _begin(self) -> Runner:
-        config, rule = self._config, self._config.regions.get(self.region)
         self._journal = journal = SqliteJournal(self._folder.region_journal(self.region))
         saved = journal.load_blob(KNOWLEDGE)
-        controller = Controller(
-            config.policy.model_copy(update={"interval_s": config.managers.period_s}),
-            Knowledge.from_bytes(saved) if saved is not None else None,
-            proposers=[
-                RegionHosts(
-                    ReliefRule(
-                        self.region,
-                        fill=config.fill,
-                        spare=config.managers.spare,
-                        margin=config.managers.spare,
-                        least_hosts=max(1, rule.min_hosts if rule is not None else 1),
-                        most_applications=config.host.applications,
-                        cool_down_s=config.timing.spare_s,
-                    )
-                )
-            ],
-            guards=[AskCentre()],
-        )
+        knowledge = Knowledge.from_bytes(saved) if saved is not None else None
+        controller = region_controller(self.region, self._config, knowledge)
         journal.note(self._folder.clock.forward_s(), "region-spoken-for", f"by {self._card.spec.name}")
         return Runner(self._cluster, controller, FleetClock(self._folder.clock), journal, journal)
 

@@ -31,6 +31,7 @@ from tidegate.fleet.registry import Registry
 from tidegate.fleet.report import fleet_report
 from tidegate.load import Burst, Timeline, profile_from_spec
 from tidegate_lab.experiments.fleet_commands import fleet
+from tidegate_lab.experiments.fleet_variants import Variant
 from tidegate_lab.experiments.wire import Wire
 from tidegate_lab.workloads.wordcount import WordCount, check_rows, expected_counts, state_counts
 
@@ -62,10 +63,11 @@ def build(
     lookup_s: float,
     trigger_s: float,
     rows: int | None = None,
+    tasks: int = 2,
 ) -> DataStreamWriter:
     """The application of the experiment: WordCount, small enough that several fit on two cores."""
     job = WordCount(
-        profile_from_spec(load), rows, start_ms, lookup_s, lookup_tasks=2, count_tasks=1, trigger_s=trigger_s
+        profile_from_spec(load), rows, start_ms, lookup_s, lookup_tasks=tasks, count_tasks=1, trigger_s=trigger_s
     )
     return job.build(spark, settings)
 
@@ -92,15 +94,16 @@ APPLICATIONS = {"east-a": "east", "east-b": "east", "west-a": "west", "west-b": 
 class FleetRun:
     """A fleet controlled by the user's commands, and the faults injected into it."""
 
-    def __init__(self, out: Path, course: Course, told: Told) -> None:
+    def __init__(self, out: Path, course: Course, told: Told, variant: Variant | None = None) -> None:
         self.folder = FleetFolder((out / "fleet").resolve())
         if self.folder.registry.exists():
             raise InvalidInput(f"{self.folder.root}: contains an earlier fleet with its checkpoints; remove it")
         self.course = course
+        self._variant = variant or Variant()
         self._told = told
         self._file = out / "fleet.yaml"
         out.mkdir(parents=True, exist_ok=True)
-        self._file.write_text(json.dumps(FLEET))
+        self._file.write_text(json.dumps(self._variant.file(FLEET)))
         self.registry = Registry(self.folder.registry)
         self.start_s = 0.0
         self.samples: list[dict[str, Any]] = []
@@ -116,9 +119,10 @@ class FleetRun:
                 "start_ms": round(self.start_s * 1000),
                 "lookup_s": LOOKUP_S,
                 "trigger_s": TRIGGER_S,
+                "tasks": self._variant.first_tasks,
             }
             words = ["--name", name, "--region", region, "--slots", "0.6", "--latency", str(OBJECTIVE_S)]
-            words += ["--arguments", json.dumps(arguments), "--elastic", "lookup=4", "--wait", "0"]
+            words += ["--arguments", json.dumps(arguments), *self._variant.words, "--wait", "0"]
             self.fleet("submit", "tidegate_lab.experiments.fleet_run:build", *words)
         self.until(lambda: all(committed_rows(self.folder, name) for name in APPLICATIONS), "the first batches", 180)
 
@@ -283,7 +287,7 @@ class FleetRun:
         """Return the rows that arrived in the span and the share over the objective, exact, from the commit log."""
         found = {}
         for name, region in APPLICATIONS.items():
-            arrivals_s, latencies_s = self._latencies(name, region)
+            arrivals_s, latencies_s = self.latencies(name, region)
             judged = latencies_s[(arrivals_s >= from_s) & (arrivals_s < to_s)]
             found[name] = {
                 "rows": len(judged),
@@ -292,7 +296,8 @@ class FleetRun:
             }
         return found
 
-    def _latencies(self, name: str, region: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    def latencies(self, name: str, region: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """When every row arrived, and its latency."""
         timeline, done = Timeline(self.course.load(region)), commits(self.folder, name)
         rows = max((rows for _, rows in done), default=0)
         arrivals_s = self.start_s + timeline.arrivals_s(0, rows)

@@ -1,12 +1,12 @@
-"""A fleet: hosts in regions, applications with operator replicas on them, and the cost of every change.
+"""A fleet: hosts in regions, one application on one host, operators with tasks, and the cost of every change.
 
-The plant is independent of the managers: it places replicas as requested, pauses an operator for each change, starts
-hosts after their boot time, and measures. See `fleet_kernel` for the queues and `fleet_loop` for the control loop.
+The plant is independent of its controllers: it restarts an application when its tasks or its host change, starts hosts
+after their boot time, and measures. See `fleet_kernel` for the queues and `fleet_worlds` for the adapters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,12 +15,10 @@ from tidegate.adapters.sim.fleet_kernel import FleetArrays, Floats, run
 from tidegate.adapters.sim.latency import BINS, Latencies
 from tidegate.domain.errors import InvalidInput
 
-STEP_S = 1.0
-
 
 @dataclass(frozen=True, slots=True)
 class FleetOperator:
-    """A link of an application's chain. Each replica uses at most one core."""
+    """A link of an application's chain. Each task uses at most one core."""
 
     name: str
     cost_s_per_row: float
@@ -53,15 +51,14 @@ class SimFleetApplication:
 
 @dataclass(frozen=True, slots=True)
 class HostKind:
-    """Cores are shared by demand. Slots limit the number of replicas on a host, busy or idle."""
+    """A slot is a core. The applications of a host share its cores by demand."""
 
-    cores: float = 4.0
-    slots: int = 10
+    slots: int = 8
     boot_s: float = 90.0
 
     def __post_init__(self) -> None:
-        if not (self.cores > 0 and self.slots >= 1 and self.boot_s >= 0):
-            raise InvalidInput("a host needs cores, slots and a boot time of 0 or more seconds")
+        if not (self.slots >= 1 and self.boot_s >= 0):
+            raise InvalidInput("a host needs slots and a boot time of 0 or more seconds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,31 +67,32 @@ class FleetSpec:
 
     applications: tuple[SimFleetApplication, ...]
     host: HostKind = field(default_factory=HostKind)
-    places_per_region: int = 32
-    """Maximum number of machines, regardless of the budget."""
+    most_hosts: int = 128
+    """Maximum number of hosts ever started and not yet forgotten, regardless of the budget."""
     pause_s: float = 6.0
-    """How long an operator pauses when its replicas change in number or place. Its rows queue."""
+    """How long an application stops when its tasks or its host change. Its rows queue."""
+    task_cores: float = 0.02
+    """Cores that a task takes besides its rows: it is launched, and commits its state, in every batch."""
 
     @property
     def regions(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(application.region for application in self.applications))
 
-    def operator_names(self) -> tuple[str, ...]:
-        return tuple(f"{app.name}.{operator.name}" for app in self.applications for operator in app.operators)
+    @property
+    def operators(self) -> tuple[tuple[str, str], ...]:
+        return tuple((app.name, operator.name) for app in self.applications for operator in app.operators)
 
 
 @dataclass(frozen=True, slots=True)
 class FleetWindow:
-    """What was measured since the last observation. Operators, hosts and applications are by position."""
+    """What was measured since the last window. Operators and applications are by position."""
 
-    seconds: float
-    arrival_rows_per_s: Floats
-    utilisation: Floats
-    response_s: Floats
-    """95th percentile over the window's seconds."""
+    start_s: int
+    seconds: int
+    served_rows: Floats
+    """Per operator."""
     latency_s: Floats
-    """Worst row of each application; −1 if none left."""
-    busy_cores: float
+    """application × second: the worst row; −1 if none left."""
     source_rows_per_s: float
     """Rate into the fleet, all applications together."""
 
@@ -108,10 +106,20 @@ class FleetTotals:
     violation_rate: float
     violation_rates: dict[str, float]
     host_hours: float
-    replica_hours: float
+    task_hours: float
     reconfigurations: int
+    moves: int
     downtime_s: float
     most_hosts: int
+
+
+@dataclass(slots=True)
+class SimHost:
+    """A host that is paid for."""
+
+    region: str
+    place: int
+    ready_s: float
 
 
 class FleetPlant:
@@ -122,102 +130,98 @@ class FleetPlant:
             raise InvalidInput(f"{arrivals.shape[0]} loads for {len(spec.applications)} applications")
         self.spec, self.time_s = spec, 0
         self._arrivals = np.ascontiguousarray(arrivals, dtype=np.float64)
-        self.operators = spec.operator_names()
-        self._index = {name: o for o, name in enumerate(self.operators)}
-        self.host_names = tuple(f"{r}-{i}" for r in spec.regions for i in range(spec.places_per_region))
-        self._host_index = {name: h for h, name in enumerate(self.host_names)}
-        self._region_of = {name: name.rpartition("-")[0] for name in self.host_names}
-        self.seats: dict[str, dict[str, int]] = {name: {} for name in self.operators}
-        self.ready_s: dict[str, float] = {}
-        """Every host that is paid for, and when it is up."""
-        self.reconfigurations: dict[str, int] = dict.fromkeys(self.operators, 0)
-        self.changed_s: dict[str, float] = {}
-        self.downtime_s = self._host_seconds = self._replica_seconds = 0.0
+        self._arrived = np.cumsum(self._arrivals, axis=1)
+        self.index = {app.name: number for number, app in enumerate(spec.applications)}
+        self.position = {key: number for number, key in enumerate(spec.operators)}
+        self.hosts: dict[str, SimHost] = {}
+        self.host_of: dict[str, str] = {}
+        self.reconfigurations = self.moves = 0
+        self.rescaled = 0
+        """Operators whose tasks changed; several may share a restart."""
+        self.downtime_s = self._host_seconds = self._task_seconds = 0.0
         self._most_hosts = 0
-        self._a = _arrays(spec, len(self.host_names))
+        self._a = _arrays(spec)
         self._window_s = 0
+        self._latency_s: list[Floats] = []
 
     # Commands
 
-    def have_hosts(self, region: str, target: int) -> list[str]:
-        """Start hosts until the region has `target`. Returns the started ones."""
-        started = []
-        for name in self.host_names:
-            if self._region_of[name] != region or name in self.ready_s or len(self.hosts_of(region)) >= target:
-                continue
-            self.ready_s[name] = self.time_s + (self.spec.host.boot_s if self.time_s > 0 else 0.0)
-            started.append(name)
-        return started
+    def add_host(self, name: str, region: str) -> None:
+        taken = {host.place for host in self.hosts.values()}
+        place = next((place for place in range(self.spec.most_hosts) if place not in taken), None)
+        if place is None:
+            raise InvalidInput(f"host {name}: there are {self.spec.most_hosts} machines, and all are in use")
+        boot_s = self.spec.host.boot_s if self.time_s > 0 else 0.0
+        self.hosts[name] = SimHost(region, place, self.time_s + boot_s)
 
-    def stop_host(self, name: str) -> None:
+    def remove_host(self, name: str) -> None:
         """Stop a host. It must be empty."""
-        if any(name in hosts for hosts in self.seats.values()):
-            raise InvalidInput(f"host {name} still runs replicas: move them first")
-        self.ready_s.pop(name, None)
+        if name in self.host_of.values():
+            raise InvalidInput(f"host {name} still runs applications: move them first")
+        self.hosts.pop(name, None)
 
-    def seat(self, operator: str, hosts: Mapping[str, int]) -> None:
-        """Run the operator's replicas on these hosts. A change pauses it; the same placement again does nothing."""
-        wanted = {host: n for host, n in hosts.items() if n > 0}
-        if wanted == self.seats[operator]:
+    def change(self, application: str, host: str, tasks: Mapping[str, int]) -> None:
+        """Run the application on this host with these tasks. A change restarts it; the same again does nothing."""
+        now = self.tasks_of(application)
+        moved = self.host_of.get(application) != host
+        changed = [operator for operator, count in tasks.items() if now[operator] != count]
+        if not moved and not changed:
             return
-        for host in wanted:
-            if not self.is_up(host):
-                raise InvalidInput(f"{operator}: host {host} is not up")
-        o = self._index[operator]
-        if self.time_s > 0:
+        if not self.is_ready(host):
+            raise InvalidInput(f"{application}: host {host} is not ready")
+        app = self.index[application]
+        if application in self.host_of:
             until = self.time_s + int(self.spec.pause_s)
-            self.downtime_s += until - max(self.time_s, int(self._a.paused_until[o]))
-            self._a.paused_until[o] = until
-            self.reconfigurations[operator] += 1
-            self.changed_s[operator] = float(self.time_s)
-        self.seats[operator] = wanted
-        self._a.replicas[o] = sum(wanted.values())
-        self._write_seats()
-
-    def _write_seats(self) -> None:
-        at = 0
-        for o, name in enumerate(self.operators):
-            self._a.seat_first[o] = at
-            for host, n in self.seats[name].items():
-                self._a.seat_host[at], self._a.seat_count[at] = self._host_index[host], n
-                at += 1
-        self._a.seat_first[len(self.operators)] = at
+            self.downtime_s += until - max(self.time_s, int(self._a.paused_until[app]))
+            self._a.paused_until[app] = until
+            self.reconfigurations += 1
+            self.rescaled += len(changed)
+            self.moves += moved
+        self.host_of[application] = host
+        self._a.host[app] = self.hosts[host].place
+        for operator in changed:
+            self._a.tasks[self.position[application, operator]] = tasks[operator]
 
     # Time and measures
 
-    def is_up(self, host: str) -> bool:
-        return host in self.ready_s and self.ready_s[host] <= self.time_s
+    def is_ready(self, host: str) -> bool:
+        return host in self.hosts and self.hosts[host].ready_s <= self.time_s
 
-    def hosts_of(self, region: str) -> list[str]:
-        """Hosts that are up or booting, in the order of their names."""
-        return [name for name in self.host_names if name in self.ready_s and self._region_of[name] == region]
+    def tasks_of(self, application: str) -> dict[str, int]:
+        app = self.spec.applications[self.index[application]]
+        return {one.name: int(self._a.tasks[self.position[application, one.name]]) for one in app.operators}
 
-    def replicas_of(self, operator: str) -> int:
-        return int(self._a.replicas[self._index[operator]])
+    def tasks(self) -> list[int]:
+        """By the position of the operator."""
+        return [int(count) for count in self._a.tasks]
 
-    def advance(self, seconds: int) -> FleetWindow:
-        """Advance time, and measure."""
+    def arrived_rows(self, application: str) -> float:
+        """Rows that have arrived at its source so far."""
+        return float(self._arrived[self.index[application], self.time_s - 1]) if self.time_s else 0.0
+
+    def waiting_rows(self, application: str) -> float:
+        app = self.index[application]
+        return float(self._a.queue[int(self._a.first[app]) : int(self._a.first[app + 1])].sum())
+
+    def advance(self, seconds: int) -> None:
         a, steps = self._a, min(seconds, self._arrivals.shape[1] - self.time_s)
-        busy_before = float(a.busy.sum())
-        for array in (a.arrived, a.asked, a.counted):
-            array[:] = 0.0
-        response_s = np.zeros((len(self.operators), steps))
         latency_s = np.full((len(self.spec.applications), steps), -1.0)
-        run(a, self._arrivals, self.time_s, steps, response_s, latency_s)
+        run(a, self._arrivals, self.time_s, steps, latency_s)
         self.time_s += steps
-        self._host_seconds += steps * len(self.ready_s)
-        self._replica_seconds += steps * float(a.replicas.sum())
-        self._most_hosts = max(self._most_hosts, len(self.ready_s))
-        at = max(0, -(-95 * steps // 100) - 1)
-        return FleetWindow(
-            float(steps),
-            a.arrived / steps,
-            a.asked / np.maximum(1.0, a.counted),
-            np.partition(response_s, at, axis=1)[:, at],
-            latency_s.max(axis=1),
-            (float(a.busy.sum()) - busy_before) / steps,
-            float(a.arrived[a.first[:-1]].sum()) / steps,
-        )
+        self._latency_s.append(latency_s)
+        self._host_seconds += steps * len(self.hosts)
+        self._task_seconds += steps * float(a.tasks.sum())
+        self._most_hosts = max(self._most_hosts, len(self.hosts))
+
+    def window(self) -> FleetWindow:
+        """What was measured since the last call."""
+        start_s, self._window_s = self._window_s, self.time_s
+        seconds = self.time_s - start_s
+        served, latency_s = self._a.served.copy(), np.concatenate(self._latency_s, axis=1)
+        self._a.served[:] = 0.0
+        self._latency_s = []
+        rows = float(self._arrivals[:, start_s : self.time_s].sum())
+        return FleetWindow(start_s, seconds, served, latency_s, rows / max(1, seconds))
 
     def totals(self) -> FleetTotals:
         """Rows still inside count as over the objective once they are older than it."""
@@ -230,7 +234,7 @@ class FleetPlant:
                 late[app] += inside[ages_s > a.objective_s[app]].sum()
                 done[app] += inside.sum()
         rates = late / np.maximum(done, 1e-300)
-        paid_core_s = self._host_seconds * self.spec.host.cores
+        paid_core_s = self._host_seconds * self.spec.host.slots
         longest = np.flatnonzero(a.histogram.sum(axis=0))
         total, sums = a.histogram.sum(axis=0), a.latency_sum_s.sum(axis=0)
         return FleetTotals(
@@ -239,17 +243,17 @@ class FleetPlant:
             violation_rate=float(late.sum() / max(done.sum(), 1e-300)),
             violation_rates={app.name: float(rate) for app, rate in zip(self.spec.applications, rates, strict=True)},
             host_hours=self._host_seconds / 3600.0,
-            replica_hours=self._replica_seconds / 3600.0,
-            reconfigurations=sum(self.reconfigurations.values()),
+            task_hours=self._task_seconds / 3600.0,
+            reconfigurations=self.reconfigurations,
+            moves=self.moves,
             downtime_s=self.downtime_s,
             most_hosts=self._most_hosts,
         )
 
 
-def _arrays(spec: FleetSpec, hosts: int) -> FleetArrays:
+def _arrays(spec: FleetSpec) -> FleetArrays:
     chain = [operator for application in spec.applications for operator in application.operators]
     apps, operators = len(spec.applications), len(chain)
-    seats = operators * hosts
     first = np.cumsum([0, *(len(application.operators) for application in spec.applications)])
     return FleetArrays(
         first=first.astype(np.int64),
@@ -257,49 +261,19 @@ def _arrays(spec: FleetSpec, hosts: int) -> FleetArrays:
         selectivity=np.array([operator.selectivity for operator in chain]),
         base_s=np.array([application.unloaded_s + application.network_s for application in spec.applications]),
         objective_s=np.array([application.objective_s for application in spec.applications]),
-        cores=np.full(hosts, spec.host.cores),
-        seat_first=np.zeros(operators + 1, dtype=np.int64),
-        seat_host=np.zeros(seats, dtype=np.int64),
-        seat_count=np.zeros(seats, dtype=np.int64),
-        replicas=np.zeros(operators, dtype=np.int64),
+        task_cores=float(spec.task_cores),
+        host=np.zeros(apps, dtype=np.int64),
+        cores=np.full(spec.most_hosts, float(spec.host.slots)),
+        tasks=np.zeros(operators, dtype=np.int64),
         queue=np.zeros(operators),
         inflow=np.zeros(operators),
-        paused_until=np.zeros(operators, dtype=np.int64),
+        paused_until=np.zeros(apps, dtype=np.int64),
         oldest=np.zeros(apps, dtype=np.int64),
         gone=np.zeros(apps),
-        arrived=np.zeros(operators),
-        asked=np.zeros(operators),
-        counted=np.zeros(operators),
+        served=np.zeros(operators),
         histogram=np.zeros((apps, BINS)),
         latency_sum_s=np.zeros((apps, BINS)),
         late=np.zeros(apps),
         done=np.zeros(apps),
         busy=np.zeros(operators),
     )
-
-
-def spread(
-    spec: FleetSpec, replicas: Mapping[str, int], hosts: Mapping[str, Sequence[str]]
-) -> dict[str, dict[str, int]]:
-    """Initial placement: the heaviest replicas first, each on the least loaded host of its region.
-
-    A replica weighs its part of the cost of a row, because all operators of a region see the same rows.
-    """
-    weight = {
-        (app.region, f"{app.name}.{operator.name}"): operator.cost_s_per_row / replicas[f"{app.name}.{operator.name}"]
-        for app in spec.applications
-        for operator in app.operators
-    }
-    load = {name: 0.0 for names in hosts.values() for name in names}
-    taken = dict.fromkeys(load, 0)
-    seats: dict[str, dict[str, int]] = {name: {} for _, name in weight}
-    for region, name in sorted(weight, key=lambda key: (-weight[key], key)):
-        for _ in range(replicas[name]):
-            free = [host for host in hosts[region] if taken[host] < spec.host.slots]
-            if not free:
-                raise InvalidInput(f"{region}: no slot left for {name}; start more hosts")
-            host = min(free, key=lambda h: (load[h], h))
-            load[host] += weight[region, name]
-            taken[host] += 1
-            seats[name][host] = seats[name].get(host, 0) + 1
-    return seats

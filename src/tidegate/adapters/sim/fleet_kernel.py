@@ -1,8 +1,8 @@
 """The fleet's compiled loop: one-second steps, shared cores, FIFO queues, and the latency of every row.
 
-Per step, after Melnik et al. (section 4; the same symbols): `s(t) = x(t) + q(t − Δt)`. A host whose replicas need more
+Per step, after Melnik et al. (section 4; the same symbols): `s(t) = x(t) + q(t − Δt)`. A host whose tasks need more
 than its cores is shared in proportion to their demand. `q(t) = s(t) − IP(s(t), r(t))`. Unlike in the general plant, a
-row may pass a whole chain within a step: replicas stream and do not wait for batches.
+row may pass a whole chain within a step: batches are much shorter than a second.
 """
 
 from __future__ import annotations
@@ -28,49 +28,43 @@ class FleetArrays(NamedTuple):
     selectivity: Floats
     base_s: Floats  # per application: service and network, the minimum latency of a row
     objective_s: Floats
+    task_cores: float  # cores that a task takes besides its rows
+    # placement
+    host: Ints  # per application
     cores: Floats  # per host
-    # placement of replicas: operator o has the seats from seat_first[o] to seat_first[o + 1]
-    seat_first: Ints
-    seat_host: Ints
-    seat_count: Ints
-    replicas: Ints
+    tasks: Ints  # per operator
     # state
     queue: Floats
     inflow: Floats  # rows that arrived at each operator in the last step
-    paused_until: Ints  # step
+    paused_until: Ints  # per application: step
     oldest: Ints  # per application: arrival step of the oldest row inside
     gone: Floats  # rows of that step that have left
     # measures over the window
-    arrived: Floats  # per operator: rows
-    asked: Floats  # per operator: utilisation of the worst instance, summed over steps that count
-    counted: Floats  # per operator: those steps
+    served: Floats  # per operator: rows
     # measures over the run
     histogram: Floats  # application × latency bin: rows
     latency_sum_s: Floats  # application × latency bin
     late: Floats
     done: Floats
-    busy: Floats  # per operator: core-seconds
+    busy: Floats  # per operator: core-seconds for rows
 
 
 @kernel
-def run(a: FleetArrays, arrivals: Floats, start: int, steps: int, response_s: Floats, latency_s: Floats) -> None:
-    """`arrivals`: application × step. Fills `response_s` (operator × step) and `latency_s` (worst row)."""
-    load, room, demand = np.zeros(len(a.cores)), np.zeros(len(a.cost_s)), np.zeros(len(a.cost_s))
+def run(a: FleetArrays, arrivals: Floats, start: int, steps: int, latency_s: Floats) -> None:
+    """`arrivals`: application × step. Fills `latency_s` (application × step: the worst row, −1 if none left)."""
+    share, room, demand = np.zeros(len(a.cores)), np.zeros(len(a.cost_s)), np.zeros(len(a.cost_s))
     for i in range(steps):
         t = start + i
-        _share(a, arrivals, t, load, room, demand)
+        _share(a, arrivals, t, share, room, demand)
         for app in range(len(a.first) - 1):
             rows = arrivals[app, t]
             per_source_row = 1.0
             for o in range(a.first[app], a.first[app + 1]):
                 a.inflow[o] = rows
-                a.arrived[o] += rows
                 waiting = a.queue[o] + rows
-                able = room[o] / a.cost_s[o]
-                served = min(waiting, able)
+                served = min(waiting, room[o] / a.cost_s[o])
                 a.queue[o] = waiting - served if waiting - served > 1e-9 * waiting else 0.0
-                # The wait of the last row: the queue ahead of it, at the current speed.
-                response_s[o, i] = a.cost_s[o] + (a.queue[o] / able if able > 0 else a.paused_until[o] - t)
+                a.served[o] += served
                 a.busy[o] += served * a.cost_s[o]
                 if o + 1 == a.first[app + 1]:
                     latency_s[app, i] = _leave(a, arrivals, app, served / per_source_row, t)
@@ -79,36 +73,29 @@ def run(a: FleetArrays, arrivals: Floats, start: int, steps: int, response_s: Fl
 
 
 @kernel
-def _share(a: FleetArrays, arrivals: Floats, t: int, load: Floats, room: Floats, demand: Floats) -> None:
+def _share(a: FleetArrays, arrivals: Floats, t: int, share: Floats, room: Floats, demand: Floats) -> None:
     """Cores that every operator may use. Rows from upstream have not arrived yet; those of the last step stand in."""
+    share[:] = 0.0
+    taken = np.zeros(len(a.cores))
     for app in range(len(a.first) - 1):
         a.inflow[a.first[app]] = arrivals[app, t]
-    load[:] = 0.0
-    for o in range(len(a.cost_s)):
-        runs = a.paused_until[o] <= t and a.replicas[o] > 0
-        demand[o] = min(1.0, (a.queue[o] + a.inflow[o]) * a.cost_s[o] / a.replicas[o]) if runs else 0.0
-        for s in range(a.seat_first[o], a.seat_first[o + 1]):
-            load[a.seat_host[s]] += a.seat_count[s] * demand[o]
-    crowded = False
-    for h in range(len(load)):
-        load[h] = (
-            a.cores[h] / load[h] if load[h] > a.cores[h] else 1.0
-        )  # from here on: the share of the demand that is met
-        crowded = crowded or load[h] < 1.0
-    for o in range(len(a.cost_s)):
-        room[o] = 0.0
-        if a.paused_until[o] > t:
-            continue
-        room[o], worst = a.replicas[o], 1.0
-        if crowded:
-            # With idle cores a replica may use a whole one. On a crowded host it gets its share of its demand.
-            for s in range(a.seat_first[o], a.seat_first[o + 1]):
-                share = load[a.seat_host[s]]
-                if share < 1.0:
-                    room[o] -= a.seat_count[s] * (1.0 - share * demand[o])
-                    worst = min(worst, share)
-        a.asked[o] += min(1.0, demand[o] / worst)
-        a.counted[o] += 1.0
+        for o in range(a.first[app], a.first[app + 1]):
+            demand[o] = 0.0
+            taken[a.host[app]] += a.task_cores * a.tasks[o]
+            if a.paused_until[app] <= t:
+                demand[o] = min(float(a.tasks[o]), (a.queue[o] + a.inflow[o]) * a.cost_s[o])
+                share[a.host[app]] += demand[o]
+    for h in range(len(share)):
+        free = a.cores[h] - taken[h]
+        # from here on: the share of the demand that is met
+        share[h] = max(0.0, free) / share[h] if share[h] > free else 1.0
+    for app in range(len(a.first) - 1):
+        met = share[a.host[app]]
+        for o in range(a.first[app], a.first[app + 1]):
+            if a.paused_until[app] > t:
+                room[o] = 0.0
+            else:  # with idle cores a task may use a whole one
+                room[o] = float(a.tasks[o]) if met >= 1.0 else met * demand[o]
 
 
 @kernel

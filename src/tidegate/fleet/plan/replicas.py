@@ -21,7 +21,6 @@ from tidegate.domain import (
 )
 from tidegate.evaluate.evaluation import Evaluation
 from tidegate.fleet.figures import ApplicationFigures, OperatorFigures
-from tidegate.managers.operators import OperatorSettings, rescued
 from tidegate.managers.policies import (
     DecisionProcess,
     Experience,
@@ -32,12 +31,15 @@ from tidegate.managers.policies import (
     OperatorView,
     QLearning,
     Threshold,
+    rescued,
 )
 from tidegate.plan.planner import Plan, Proposer
 
 PolicyName = Literal["operators", "threshold", "q-learning", "model-based"]
 """`operators` is the proposer of a single job, which considers all operators of a job together."""
 Learned = dict[str, Any]
+_REMEMBER_EVERY = 12
+"""Periods after which what was learned is written down; plain values of whole tables are costly."""
 
 
 @dataclass(slots=True)
@@ -46,6 +48,7 @@ class PolicyMemory:
 
     learned: dict[str, dict[str, Learned]] = field(default_factory=dict)
     stepped_s: float | None = None
+    steps: int = 0
 
 
 class OperatorPolicies(Proposer):
@@ -59,6 +62,8 @@ class OperatorPolicies(Proposer):
         self._period_s = period_s
         self._figures: dict[str, ApplicationFigures] = {}
         self._policies: dict[tuple[str, str], tuple[OperatorLimits, LocalPolicy]] = {}
+        self._settled_s: dict[str, float] = {}
+        self._tasks: dict[str, dict[str, int]] = {}
         self._wanted: tuple[Proposal, ...] = ()
         self._reasons: tuple[Reason, ...] = ()
 
@@ -68,16 +73,25 @@ class OperatorPolicies(Proposer):
         for key in [key for key in self._policies if key[0] == application]:
             del self._policies[key]
 
+    def learned(self, application: str) -> dict[str, Learned]:
+        """What is known about an application now, for the next host that runs it."""
+        for (name, operator), (_, policy) in self._policies.items():
+            if name == application:
+                self._remember(name, operator, policy)
+        return self.memory.learned.get(application, {})
+
     def watch(self, evaluation: Evaluation) -> None:
         now_s, standing = evaluation.time_s, evaluation.standing
         samples = {sample.name: sample for sample in evaluation.samples if sample.running}
         for gone in self._figures.keys() - samples.keys():
             del self._figures[gone]
+            self._tasks.pop(gone, None)
         for name, sample in samples.items():
             self._figures.setdefault(name, ApplicationFigures()).take(sample, now_s)
         if self.memory.stepped_s is not None and 0 <= now_s - self.memory.stepped_s < self._period_s:
             return
         self.memory.stepped_s = now_s
+        self.memory.steps += 1
         wanted: list[Proposal] = []
         reasons: list[Reason] = []
         for name, most in standing.most_tasks.items() if standing is not None else ():
@@ -103,17 +117,19 @@ class OperatorPolicies(Proposer):
     ) -> None:
         now_s, figures = evaluation.time_s, self._figures[sample.name]
         # A micro-batch ends as a whole, so its latency is the latency of every operator.
-        response_s = figures.summary(now_s).latency_p99_s or 0.0
+        summary = figures.summary(now_s)
+        response_s, settling = summary.latency_p99_s or 0.0, self._settling(sample.name, summary.parallelism, now_s)
         for operator, least_most in most.items():
             seen = figures.operator(operator, now_s)
             if seen is None or not seen.busy_s_per_row:
                 continue
             limits, policy = self._policy_of(sample.name, operator, least_most, objective_s, seen)
             replicas = min(max(seen.replicas, limits.least), limits.most)
-            view = OperatorView(replicas, seen.rows_per_s, seen.utilisation, response_s)
+            view = OperatorView(replicas, seen.rows_per_s, seen.utilisation, response_s, settling)
             policy.watch(view)
-            self._remember(sample.name, operator, policy)
-            wish, urgent = rescued(policy.propose(view), view, limits, OperatorSettings())
+            if self.memory.steps % _REMEMBER_EVERY == 0:
+                self._remember(sample.name, operator, policy)
+            wish, urgent = rescued(policy.propose(view), view, limits)
             text = f"{sample.name}.{operator}: {seen.replicas} tasks, {seen.utilisation:.0%} busy, "
             text += f"{seen.rows_per_s:.0f} rows/s; {wish.reason}"
             if wish.change:
@@ -123,6 +139,13 @@ class OperatorPolicies(Proposer):
             else:
                 reasons.append(Reason("hold-policy", text))
                 wanted += self._move_away(sample.name, view, limits, evaluation)
+
+    def _settling(self, name: str, tasks: dict[str, int], now_s: float) -> bool:
+        """Does the window still contain a restart? Its latency then says nothing about the number of tasks."""
+        if tasks != self._tasks.get(name):
+            self._tasks[name] = tasks
+            self._settled_s[name] = now_s + self._figures[name].window_s
+        return now_s < self._settled_s[name]
 
     def _move_away(
         self, name: str, view: OperatorView, limits: OperatorLimits, evaluation: Evaluation

@@ -61,14 +61,3 @@ class LocalPolicy(Protocol):
 
     def propose(self, view: OperatorView) -> Wish:
         """The change wanted now. Replicas stay within the limits."""
-
-
-def objective_share(objective_s: float, unloaded_s: float, longest_path_s: float) -> float:
-    """An operator's share of the application's objective, `R_slo · R_op ÷ (longest path through it)`.
-
-    >>> objective_share(4.0, unloaded_s=0.1, longest_path_s=0.4)
-    1.0
-    """
-    if not 0 < unloaded_s <= longest_path_s:
-        raise ValueError("an operator's unloaded time must be positive and at most that of its longest path")
-    return objective_s * unloaded_s / longest_path_s

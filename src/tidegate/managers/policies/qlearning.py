@@ -19,58 +19,25 @@ class Experience:
 
     values: Floats
     tried: Floats
-    error: Floats
-    """Standard error of each value; known after a replay."""
     steps: int = 0
-    samples: list[tuple[int, int, int, float, float, int, int]] | None = None
-    """Replicas, level, action, cost, discount, replicas, level. Kept for replay while training, else None."""
 
     @classmethod
     def empty(cls, process: DecisionProcess) -> Experience:
-        return cls(np.zeros(process.shape), np.zeros(process.shape), np.zeros(process.shape))
-
-    def replay(self, process: DecisionProcess, enough_tries: int, sweeps: int = 1500) -> None:
-        """Learn all samples repeatedly, each entry from the mean of its samples (experience replay, Lin 1992).
-
-        This is the limit of ever smaller steps α. Actions that were hardly tried are excluded from min Q'.
-        """
-        if not self.samples:
-            return
-        k, level, action, cost, discount, k_next, level_next = (np.array(c) for c in zip(*self.samples, strict=True))
-        entry = np.ravel_multi_index((k, level, action), process.shape)
-        state_next = np.ravel_multi_index((k_next, level_next), process.shape[:2])
-        count = np.bincount(entry, minlength=self.values.size)
-        known = count >= enough_tries
-        shape = (self.values.size, self.values.size // len(ACTIONS))
-        from scipy.sparse import coo_array
-
-        ahead = coo_array((discount / count[entry], (entry, state_next)), shape=shape).tocsr()
-        mean_cost = np.bincount(entry, cost, minlength=self.values.size) / np.maximum(count, 1)
-        values = np.where(known, 0.0, np.inf)
-        for _ in range(sweeps):
-            best = values.reshape(-1, len(ACTIONS)).min(axis=1)
-            best[np.isinf(best)] = best[np.isfinite(best)].max()  # an unknown state counts as bad as the worst one
-            values = np.where(known, mean_cost + ahead @ best, np.inf)
-        squares = np.bincount(entry, (cost + discount * best[state_next]) ** 2, minlength=self.values.size)
-        spread = np.sqrt(np.maximum(0.0, squares / np.maximum(count, 1) - np.where(known, values, 0.0) ** 2))
-        self.values.reshape(-1)[known] = values[known]
-        self.error.reshape(-1)[known] = (spread / np.sqrt(np.maximum(count, 1)))[known]
-        self.samples = None
+        return cls(np.zeros(process.shape), np.zeros(process.shape))
 
     def to_plain(self) -> dict[str, Any]:
         return {
             "values": self.values.tolist(),
             "tried": self.tried.tolist(),
-            "error": self.error.tolist(),
             "steps": self.steps,
         }
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any], process: DecisionProcess) -> Experience:
-        values, tried, error = (np.array(plain[name], float) for name in ("values", "tried", "error"))
+        values, tried = (np.array(plain[name], float) for name in ("values", "tried"))
         if values.shape != process.shape or tried.shape != process.shape:
             raise InvalidInput(f"the Q table has shape {values.shape}, but these limits need {process.shape}; retrain")
-        return cls(values, tried, error, int(plain["steps"]))
+        return cls(values, tried, int(plain["steps"]))
 
 
 @dataclass(slots=True)
@@ -90,8 +57,6 @@ class QLearning:
     least_epsilon: float = 0.01
     enough_tries: int = 10
     pause_periods: int = 2
-    sure: float = 2.0
-    """Standard errors by which another action must beat the threshold policy's (after Laroche et al. 2019)."""
     fallback: Threshold = field(init=False)
     _before: tuple[int, int] | None = None
     _owed: float = 0.0
@@ -125,8 +90,6 @@ class QLearning:
         table, entry = self.experience, (*before, change + 1)
         alpha = max(self.least_alpha, 0.98 ** (table.steps / 10))
         table.values[entry] += alpha * (cost + discount * self._best(now) - table.values[entry])
-        if table.samples is not None:
-            table.samples.append((*entry, cost, discount, *now))
         table.tried[entry] += 1
         table.steps += 1
 
@@ -148,9 +111,5 @@ class QLearning:
             simple = self.fallback.propose(view)
             if min(tried[STAY], tried[simple.change + 1]) < self.enough_tries:
                 return simple
-            # Leave the threshold policy only if the gain exceeds chance: the minimum of noisy values is too optimistic.
-            error = self.experience.error[k, level]
-            doubt = self.sure * np.hypot(error, error[simple.change + 1])
-            doubt[simple.change + 1] = 0.0
-            row = np.where(tried >= self.enough_tries, row + doubt, np.inf)
+            row = np.where(tried >= self.enough_tries, row, np.inf)
         return self.process.wish(row, k, level, "q-learning")

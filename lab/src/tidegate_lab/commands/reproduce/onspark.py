@@ -108,11 +108,19 @@ def run_fleet(options: Options) -> dict[str, Any]:
     from json import dumps
 
     from tidegate_lab.experiments.fleet_figures import draw_run
+    from tidegate_lab.experiments.fleet_four_way import four_way
     from tidegate_lab.experiments.fleet_run import CENTRE_ONLY, OBJECTIVE_S, Course, play
 
     folder = options.out or Path("out/fleet-run")
     with output.console.status("starting the fleet") as status:
         found = play(folder, CENTRE_ONLY if options.quick else Course(), status.update)
+    checked = found["applications"].values()
+    found |= {key: sum(rows[key] for rows in checked) for key in ("rows_lost", "rows_doubled")}
+    if not options.quick:
+        with output.console.status("the same load four times") as status:
+            compared = four_way(folder / "four-way", status.update)
+        found["four_way"] = compared["four_way"]
+        found |= {key: found[key] + compared[key] for key in ("rows_lost", "rows_doubled")}
     (folder / "fleet-run.json").write_text(dumps(found, indent=1))
     table = output.table(
         "application", "rows", "lost", "doubled", "violations", "p99", "hosts", title="every row checked"
@@ -123,6 +131,16 @@ def run_fleet(options: Options) -> dict[str, Any]:
         counts = (str(rows[key]) for key in ("rows_in", "rows_lost", "rows_doubled"))
         table.add_row(name, *counts, f"{late['late_share']:.1%}", f"{late['p99_s']:.1f} s", hosts)
     output.console.print(table)
+    columns = ("", "utilisation", "mean", "p99", "violations", "host-h", "restarts")
+    ways = output.table(*columns, title="the same load four times")
+    for name, row in found.get("four_way", {}).items():
+        late = f"{row['violation_rate']:.1%}"
+        times = (f"{row['mean_s']:.1f} s", f"{row['p99_s']:.1f} s")
+        ways.add_row(
+            name, f"{row['utilisation']:.3f}", *times, late, f"{row['host_hours']:.2f}", str(row["reconfigurations"])
+        )
+    if "four_way" in found:
+        output.console.print(ways)
     output.console.print(f"written: {draw_run(found.pop('samples'), OBJECTIVE_S, folder / 'fleet-run.png')}")
     return found
 

@@ -1,0 +1,29 @@
+"""A rescue: if the load puts an objective at risk, ask for as many replicas as the load needs."""
+
+from __future__ import annotations
+
+import math
+
+from tidegate.managers.policies.policy import OperatorLimits, OperatorView, Wish
+
+_MOST_AT_ONCE = 3
+_BUSY = 0.8
+"""Busy share that a rescue aims for."""
+
+
+def rescued(wish: Wish, view: OperatorView, limits: OperatorLimits) -> tuple[Wish, bool]:
+    """The wish and whether it is urgent. The load is measured by arrivals, so a rescue need not wait for a restart.
+
+    >>> limits = OperatorLimits(1, 8, objective_s=2.0, full_rate_rows_per_s=800.0)
+    >>> view = OperatorView(2, 400.0, 1.0, response_s=9.0)
+    >>> rescued(Wish(1, 1.0, "busy", 1), view, limits)[0].change
+    3
+    """
+    if view.response_s <= limits.objective_s:
+        return wish, False
+    needed = min(math.ceil(limits.demand(view) / _BUSY), limits.most)
+    missing = min(needed - view.replicas, _MOST_AT_ONCE)
+    if missing < max(1, wish.change):
+        return wish, wish.change > 0
+    text = f"response {view.response_s:.1f} s above {limits.objective_s:.1f} s"
+    return Wish(missing, max(wish.score, 1.0) + missing, text, missing), True
