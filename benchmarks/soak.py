@@ -53,7 +53,7 @@ def load_tables_bytes() -> int:
 
 def run(days: int, folder: Path) -> dict[str, Any]:
     cluster = SimCluster(queries(), executors=2, slots_per_executor=2, max_executors=8, seed=1)
-    policy = policy_from({"objective": {"latency_s": 15}, "executors": {"max": 8}, "interval_s": _STEP_S})
+    policy = policy_from({"objective": {"latency_s": 60}, "executors": {"max": 8}, "interval_s": _STEP_S})
     journal = SqliteJournal(folder / "soak.db", policy.journal.keep_days, policy.journal.max_megabytes)
     runner = Runner(cluster, Controller(policy), cluster.clock, journal, journal)
     process, found = psutil.Process(), []
