@@ -22,7 +22,7 @@ demo-quick: java $(READY) ## The same, shorter (under five minutes)
 test: java $(READY) ## Every test, Spark included
 	@nice $(BIN)/python -m tests.versions --install --spark 3.5 4.2 > /dev/null 2>&1 & # used by tests further down
 	$(MAKE) --no-print-directory check
-	$(BIN)/pytest $(LIVE) --durations=5 || { [ $$? = 1 ] && echo "What failed once more, in a fresh process with a Spark of its own. Twice is a failure, once is a test to mend." && \
+	$(BIN)/pytest $(LIVE) --durations=5 || { [ $$? = 1 ] && echo "Repeating the failed tests once, in a fresh process with its own Spark. A test that fails again fails the build; one that passes now has to be fixed." && \
 	  $(BIN)/pytest $(LIVE) --last-failed --last-failed-no-failures none; }
 
 check: $(READY) ## Lint, types, layers and the tests that need no Java (under 90 seconds)
