@@ -10,10 +10,10 @@ LIVE := -m "spark or slow"
 
 .PHONY: help demo demo-quick test test-versions check lint unit coverage bench chaos-sim sbom docs dist format lock clean java python
 
-help: ## Show what there is
+help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: java $(READY) ## WordCount under a peak, with and without Tidegate (a quarter of an hour)
+demo: java $(READY) ## WordCount under a peak, with and without Tidegate (about 15 minutes)
 	$(BIN)/tidegate demo --out out/demo
 
 demo-quick: java $(READY) ## The same, shorter (under five minutes)
@@ -22,7 +22,7 @@ demo-quick: java $(READY) ## The same, shorter (under five minutes)
 test: java $(READY) ## Every test, Spark included
 	@nice $(BIN)/python -m tests.versions --install --spark 3.5 4.2 > /dev/null 2>&1 & # used by tests further down
 	$(MAKE) --no-print-directory check
-	$(BIN)/pytest $(LIVE) --durations=5 || { [ $$? = 1 ] && echo "What failed once more, in a fresh process with a Spark of its own. Twice is a failure, once is a test to mend." && \
+	$(BIN)/pytest $(LIVE) --durations=5 || { [ $$? = 1 ] && echo "Repeating the failed tests once, in a fresh process with its own Spark. A test that fails again fails the build; one that passes now has to be fixed." && \
 	  $(BIN)/pytest $(LIVE) --last-failed --last-failed-no-failures none; }
 
 check: $(READY) ## Lint, types, layers and the tests that need no Java (under 90 seconds)
@@ -51,7 +51,7 @@ bench: java $(READY) ## Overhead of monitoring and control beside a running job,
 chaos-sim: $(READY) ## The fleet under 10 000 seeds of faults, simulated (about 20 minutes)
 	$(BIN)/python -m tests.simfleet --seeds 10000
 
-sbom: $(READY) ## What Tidegate is made of, as CycloneDX JSON in out/sbom.json
+sbom: $(READY) ## A bill of materials, as CycloneDX JSON in out/sbom.json
 	$(BIN)/python tools/sbom.py --out out/sbom.json
 
 docs: $(READY) ## The documentation as a site, in out/site
@@ -64,10 +64,10 @@ dist: $(READY) ## Build product and laboratory, install each in a clean environm
 format: $(READY) ## Format the code
 	$(BIN)/ruff check --fix . && $(BIN)/ruff format .
 
-lock: ## Pin the dependencies anew (needs uv)
+lock: ## Pin the dependencies again (needs uv)
 	uv pip compile pyproject.toml --all-extras --group dev --group docs --universal --generate-hashes --no-emit-index-url --python-version 3.11 -o requirements.lock
 
-clean: ## Remove the environment and everything that was made
+clean: ## Remove the environment and all generated files
 	rm -rf $(VENV) out .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 python:

@@ -1,4 +1,4 @@
-"""Tidegate keeps Spark Structured Streaming applications inside their latency objectives.
+"""Tidegate keeps Spark Structured Streaming applications within their latency objectives.
 
 `attach(spark)` puts every streaming query of a Spark context under control and returns a `Gate`. A `Policy` states
 objectives and bounds. `Topology` names the operators of a query, and `Settings` are passed to a query that Tidegate may

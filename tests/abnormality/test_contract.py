@@ -76,7 +76,7 @@ def test_what_is_no_number_is_refused_and_leaves_no_trace(make: Callable[..., De
             detector.score(value, time_s)
     with pytest.raises(InvalidInput, match="finite"):
         detector.walk(np.array([1.0, np.nan]))
-    with pytest.raises(InvalidInput, match="as many"):
+    with pytest.raises(InvalidInput, match="one finite time for each"):
         detector.walk(np.ones(3), np.ones(2))
     values = series.noise()[:200]
     assert detector.walk(values).tolist() == untouched.walk(values).tolist()

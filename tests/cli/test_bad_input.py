@@ -24,7 +24,7 @@ CASES: list[tuple[str, list[str], str]] = [
     ("no history either", ["analyze", "large.json"], "not a history"),
     ("no app", ["run", "none.py"], "no such file"),
     ("spark setting", ["run", "fine.py", "--spark-conf", "nonsense"], "write key=value"),
-    ("journal", ["explain", "none.db"], "no such file"),
+    ("journal", ["explain", "none.db"], "no such file; a job under Tidegate writes one (journal.path"),
     ("journal of another kind", ["explain", "bad.yaml"], "not a Tidegate journal"),
     ("scenario", ["simulate", "none.yaml"], "cannot be read"),
     ("scenario cycle", ["simulate", "cycle.yaml"], "cycle"),

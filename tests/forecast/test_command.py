@@ -97,7 +97,7 @@ def test_bad_input_is_named(tmp_path: Path, values: np.ndarray) -> None:
     broken.write_text("value\n1\n2\nmany\n")
     for arguments, message in (
         ([tmp_path / "none.csv"], "none.csv: cannot be read"),
-        ([path, "--column", "load"], "no column 'load'; there are timestamp, value"),
+        ([path, "--column", "load"], "no column 'load'; it has timestamp, value"),
         ([broken], "value in row 2 is 'many', not a number"),
         ([path, "--horizon", "0"], "--horizon 0: forecast at least 1 row ahead"),
         ([path, "--warmup", "0"], "--warmup 0: use at least 1 row"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from tests.core.worlds import application, batch, pool
@@ -61,7 +62,7 @@ def test_a_known_query_gets_the_rows_that_its_slots_finish_in_a_part_of_the_obje
 def test_what_was_done_in_time_is_allowed_again_and_more_where_it_was_done_quickly() -> None:
     """Small batches look dear, for most of their cost is fixed: the limit must not stay there when rows come."""
     controller, limit = Controller(POLICY), 10_000
-    now_s, number = 1000.0, 0
+    now_s, number, texts = 1000.0, 0, list[str]()
 
     def play(rows: int) -> None:
         nonlocal now_s, number, limit
@@ -70,6 +71,7 @@ def test_what_was_done_in_time_is_allowed_again_and_more_where_it_was_done_quick
         decision = stepped(controller, now_s + seconds, application((played,), gated=True, admission_rows=limit))
         now_s, number = now_s + max(1.0, seconds), number + 1
         limit = next((found for found in limits(decision) if found is not None), limit)
+        texts.extend(reason.text for reason in decision.reasons if reason.code == "bound-batch")
 
     for _ in range(12):
         play(40)
@@ -80,6 +82,10 @@ def test_what_was_done_in_time_is_allowed_again_and_more_where_it_was_done_quick
         play(limit)
     assert sizes[-1] > 1200
     assert max(0.8 + 0.002 * size for size in sizes) < 6.0, "no batch is much longer than 40 % of the objective"
+    judged = [
+        re.search(r"finish (\d+) rows .* earlier batches, (\d+) fit: a batch may read no more", text) for text in texts
+    ]
+    assert any(found and int(found[1]) < int(found[2]) for found in judged), "the reason says why it allows more"
 
 
 def test_the_gate_opens_when_throttling_drops_rows_behind_the_watermark() -> None:

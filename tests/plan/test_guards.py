@@ -236,7 +236,7 @@ def test_a_change_cools_down_for_exactly_its_time() -> None:
     context = GuardContext(1000.0, pool(3), POLICY, GuardMemory(changed_s=960.0))
     _, (one,) = guard((Proposal(ScaleExecutors(2), Reason("test", "because"), score=2.0, urgent=True),), context)
     assert one == Held(
-        "cool-down", ScaleExecutors(2), Reason("cool-down", "the last change is 40 s old; 20 s to go"), 2.0, True
+        "cool-down", ScaleExecutors(2), Reason("cool-down", "the last change was 40 s ago; wait 20 s more"), 2.0, True
     )
 
 

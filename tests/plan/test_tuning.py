@@ -23,7 +23,7 @@ def test_slots_that_are_allowed_but_not_there_are_what_it_lacks(slots_now: float
     pool = ExecutorPool(executors=(), requested=1, slots_per_executor=1)
     (advice,) = _options(outlook(slots_now), pool)
     assert advice.reason.code == code
-    assert ("slots are not what it lacks" in advice.reason.text) == (slots_now == 4.0)
+    assert ("more slots would not help" in advice.reason.text) == (slots_now == 4.0)
 
 
 def test_more_tasks_than_partitions_take_a_setting_of_the_job() -> None:

@@ -349,18 +349,18 @@ def test_the_same_seed_gives_the_same_story_and_another_seed_another() -> None:
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: SimOperator("x", -1.0), "cost per row is 0 or more"),
-        (lambda: SimOperator("x", float("nan")), "cost per row is 0 or more"),
-        (lambda: SimOperator("x", 1.0, parallelism=0), "parallelism is at least 1"),
+        (lambda: SimOperator("x", -1.0), "cost per row must be at least 0"),
+        (lambda: SimOperator("x", float("nan")), "cost per row must be at least 0"),
+        (lambda: SimOperator("x", 1.0, parallelism=0), "parallelism must be at least 1"),
         (lambda: SimApplication("a", 10, operators=()), "needs at least one operator"),
-        (lambda: SimApplication("a", 10, interval_s=-1.0), "interval is 0 or more"),
+        (lambda: SimApplication("a", 10, interval_s=-1.0), "interval must be at least 0"),
         (lambda: SimApplication("a", {"kind": "nonsense"}), "load"),
         (
             lambda: SimApplication("a", 10, operators=(SimOperator("x", 1.0), SimOperator("y", 1.0, inputs=("z",)))),
             "y reads z, which is not listed before it",
         ),
-        (lambda: SimCluster([words(), words()]), "application words is there twice"),
-        (lambda: SimCluster([words()], executors=-1), "0 or more executors"),
+        (lambda: SimCluster([words(), words()]), "application words is listed twice"),
+        (lambda: SimCluster([words()], executors=-1), "at least 0 executors"),
         (lambda: SimCluster([words()], slots_per_executor=0), "at least one slot"),
     ],
 )

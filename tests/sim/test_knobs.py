@@ -584,9 +584,9 @@ def test_a_story_with_every_knob_is_the_same_every_time() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"host_cpus": 0.0}, "the host has more than 0 CPUs"),
-        ({"driver_cpus": -1.0}, "the driver has more than 0 CPUs"),
-        ({"cold_cpus": -1.0}, "wants 0 or more CPUs"),
+        ({"host_cpus": 0.0}, "the host must have more than 0 CPUs"),
+        ({"driver_cpus": -1.0}, "the driver must have more than 0 CPUs"),
+        ({"cold_cpus": -1.0}, "must need at least 0 CPUs"),
         ({"groups": {"ghost": "gold"}}, "no application is named ghost"),
     ],
 )

@@ -155,11 +155,11 @@ def test_a_killed_task_drops_its_rows_and_says_so() -> None:
 
 @pytest.mark.parametrize("cost", [-1.0, float("nan")])
 def test_impossible_costs_are_refused(cost: float) -> None:
-    with pytest.raises(InvalidInput, match="task t: costs and caps are 0 or more"):
+    with pytest.raises(InvalidInput, match="task t: costs and caps must be at least 0"):
         Task("t", 0, cost=(cost,))
 
 
 @pytest.mark.parametrize("rows", [-1.0, float("nan"), float("inf")])
 def test_impossible_arrivals_are_refused(rows: float) -> None:
-    with pytest.raises(InvalidInput, match="arrivals are finite numbers of rows"):
+    with pytest.raises(InvalidInput, match="arrivals must be finite numbers of rows"):
         one_task(1).advance(column(1.0, rows), 1.0)

@@ -191,7 +191,7 @@ def test_the_gate_opens_before_the_topic_deletes_what_waits(spark: SparkSession,
             decisions = [entry.decision for entry in read_entries(gate.journal.path) if entry.decision]
             return [str(reason) for decision in decisions for reason in decision.reasons]
 
-        wait_for(lambda: any("the source keeps rows for 7200 s; no limit" in text for text in told()), "no limit")
+        wait_for(lambda: any("the source keeps rows for 7200 s: no limit" in text for text in told()), "no limit")
 
 
 def test_rows_reach_kafka_and_files_exactly_once_while_state_and_executors_move(

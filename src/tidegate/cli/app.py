@@ -36,7 +36,7 @@ except ImportError:  # older typer uses click
 _INTERRUPTED = 130
 app = typer.Typer(
     name="tidegate",
-    help="Keeps Spark Structured Streaming applications inside their latency objectives with the least resources.",
+    help="Keeps Spark Structured Streaming applications within their latency objectives at the least cost.",
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,

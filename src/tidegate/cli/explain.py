@@ -37,7 +37,7 @@ class Stretch:
 
 def explain(
     journal: Annotated[Path, typer.Argument(help="The SQLite file that a job under Tidegate writes.")],
-    every: Annotated[bool, typer.Option("--all", help="Show every step, not stretches of similar ones.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Show every step instead of grouping similar ones.")] = False,
     json: output.Json = False,
 ) -> None:
     """Show what the controller did, what it held back, and why.

@@ -41,7 +41,7 @@ def up(
     wait: Annotated[float, typer.Option(min=0, help="Seconds to wait until every region has its hosts.")] = 120.0,
     json: output.Json = False,
 ) -> None:
-    """Start the fleet's centre, which starts the hosts. Whatever runs already is adopted.
+    """Start the fleet's centre, which starts the hosts. Hosts that already run are kept.
 
     Example: tidegate fleet up examples/fleet.yaml --fleet out/fleet
     """

@@ -28,11 +28,11 @@ def forecast(
     warmup: Annotated[
         int | None, typer.Option(help="Rows to learn from before forecasts count. Default: a tenth, at least 50.")
     ] = None,
-    forecaster: Annotated[str | None, typer.Option(help="Use this plugged-in forecaster instead.")] = None,
+    forecaster: Annotated[str | None, typer.Option(help="Use this installed forecaster, not the default.")] = None,
     out: output.Out = None,
     json: output.Json = False,
 ) -> None:
-    """Forecast a series row by row, each time only from the rows up to there, with 90 % intervals.
+    """Forecast a series row by row, with 90 % intervals. Each forecast uses only the rows up to that point.
 
     Timestamps, if a column has them, only suggest likely seasons (a day, a week). Other seasons are detected.
 

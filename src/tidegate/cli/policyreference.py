@@ -16,7 +16,7 @@ from tidegate.domain.section import Retired
 _OPENING = """\
 # The policy file
 
-State what to keep and what may be spent; Tidegate chooses the knob. Three lines are enough:
+A policy states the objectives and what may be spent. Tidegate decides what to change. Three lines are enough:
 
 ```yaml
 mode: apply
@@ -24,7 +24,7 @@ objective: {latency_s: 10, percentile: 0.99}
 executors: {min: 1, max: 4}
 ```
 
-Everything else has a default. A longer one:
+Everything else has a default. This is a longer policy:
 
 ```yaml
 mode: apply
@@ -67,13 +67,13 @@ from `objective`. A class without applications is an error, and so is an applica
 
 `cron` has five fields: minute (0–59), hour (0–23), day of the month (1–31), month (1–12 or `jan`–`dec`) and day of
 the week (0–7 or `sun`–`sat`; 0 and 7 are Sunday). A field is `*`, a number, a range `1-5`, a list `1,3,5` or a step
-`*/15`. If both days are restricted, either suffices. Durations are written `90s`, `15m`, `3h` or `2d`, and count
-elapsed time. Cron lines are read in `timezone`. If clocks skip a start in spring, it happens when they jump. If they
-show a start twice in autumn, it happens twice.
+`*/15`. If both day fields are restricted, either match suffices. Durations are written `90s`, `15m`, `3h` or `2d`, and
+count elapsed time. Cron lines are read in `timezone`. A start that the clocks skip in spring happens when they jump. A
+start that occurs twice in autumn happens twice.
 
 During a freeze nothing disruptive is done: no shrink, no restart, no move of state. Executors may be added unless the
-freeze says `growth: false`. Admission limits and shares still change, because they pause nothing. In the simulator,
-second 0 is midnight on Thursday, 1 January 1970.
+freeze says `growth: false`. Admission limits and shares may still change, because they do not pause a query. In the
+simulator, second 0 is midnight on Thursday, 1 January 1970.
 
 ## Money
 

@@ -35,7 +35,7 @@ _STOP_WAIT_S = 60.0
 
 
 def run(
-    app: Annotated[Path, typer.Argument(help="A PySpark script, or a file that defines build or main; see below.")],
+    app: Annotated[Path, typer.Argument(help="A PySpark script, or a file that defines build or main; see above.")],
     arguments: Annotated[list[str] | None, typer.Argument(help="Arguments for the script, after --.")] = None,
     policy: Annotated[Path | None, typer.Option(help="Policy file (YAML).")] = None,
     mode: Annotated[Mode | None, typer.Option(help="Overrides the policy's mode.")] = None,
@@ -44,7 +44,7 @@ def run(
     spark_conf: Annotated[list[str] | None, typer.Option(help="Spark setting key=value or @FILE; repeatable.")] = None,
     checkpoints: Annotated[Path | None, typer.Option(help="Folder for checkpoints.", file_okay=False)] = None,
     duration: Annotated[float | None, typer.Option(min=0, help="Stop after this many seconds.")] = None,
-    controller: Annotated[str | None, typer.Option(help="Use this plugged-in controller instead.")] = None,
+    controller: Annotated[str | None, typer.Option(help="Use this installed controller, not the default.")] = None,
     out: output.Out = None,
     json: output.Json = False,
 ) -> None:

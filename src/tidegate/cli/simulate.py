@@ -23,7 +23,7 @@ _OURS, _NOBODY = "tidegate", "none"
 def simulate(
     scenario: Annotated[Path, typer.Argument(help="A scenario file (YAML).")],
     controller: Annotated[
-        str | None, typer.Option(help="Controller of the pool: tidegate, none, or a plugged-in controller.")
+        str | None, typer.Option(help="Controller of the pool: tidegate, none, or an installed controller.")
     ] = None,
     live: Annotated[bool, typer.Option("--live", help="Watch it in the terminal.")] = False,
     speed: Annotated[float, typer.Option(help="With --live: simulated seconds per second.")] = 10.0,

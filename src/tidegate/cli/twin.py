@@ -32,7 +32,7 @@ def twin(
     scenario.write_text(to_yaml(found), encoding="utf-8")
     pool = found.pool
     if pool is None:
-        raise InvalidInput(f"{journal}: contains no pool")
+        raise InvalidInput(f"{journal}: contains no executor pool; record a run first")
     figures: dict[str, Any] = {
         "scenario": str(scenario),
         "duration_s": found.duration_s,
@@ -95,7 +95,7 @@ def whatif(
     if json:
         output.print_json({"application": name, "objective_s": objective_s, **outcomes})
         return
-    table = Table("", "late", "executor-seconds", "p99", box=None)
+    table = Table("", "violations", "executor-seconds", "p99", box=None)
     rows = (("what happened", "measured"), ("the twin, same sizes", "twin"), ("with the other policy", "predicted"))
     for title, key in rows:
         outcome = outcomes[key]

@@ -23,8 +23,7 @@ class ScaleExecutors:
 
 @dataclass(frozen=True, slots=True)
 class SetAdmission:
-    """Limit the rows that a trigger of `application` takes; None removes the limit. Needs a restart if it has no
-    gate."""
+    """Limit the rows that a batch of `application` reads; None removes the limit. Needs no restart."""
 
     application: str
     rows_per_trigger: int | None
@@ -58,7 +57,7 @@ class SetParallelism:
 
 @dataclass(frozen=True, slots=True)
 class SetBatchInterval:
-    """Trigger `application` every `interval_s` seconds. Needs a restart."""
+    """Start a batch of `application` every `interval_s` seconds. On Spark this needs no restart."""
 
     application: str
     interval_s: float

@@ -9,7 +9,7 @@ from tidegate.domain.python310 import StrEnum
 
 
 class Mode(StrEnum):
-    """What the controller may do."""
+    """What the controller may do: only observe, decide and record, or act."""
 
     OFF = "off"
     RECOMMEND = "recommend"
@@ -18,7 +18,7 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """A reason: a code for counting and a sentence for readers."""
+    """Why something was decided: a code to count by, and a sentence for readers."""
 
     code: str
     text: str
@@ -29,7 +29,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """One action that a planner proposes, before the guards."""
+    """One proposed action with its reason, before guards refuse or reduce it."""
 
     action: Action
     reason: Reason

@@ -36,7 +36,7 @@ _NO_CLASS = QosClassRule()
 
 
 class Policy(Section):
-    """The whole policy file."""
+    """Objectives, bounds and settings: the contents of a policy file."""
 
     retired: ClassVar[Retired] = RETIRED
 

@@ -27,16 +27,16 @@ class QosClassRule(Section):
     """A service class as the policy states it; what it leaves out of its objective is the policy's."""
 
     latency_s: PositiveSeconds | None = Field(
-        None, description="The largest delay tolerated, in seconds; left out: `objective.latency_s`."
+        None, description="A row should be done within this many seconds; default: `objective.latency_s`."
     )
     percentile: Share | None = Field(
-        None, description="The share of rows that must keep it; left out: `objective.percentile`."
+        None, description="The share of rows that must meet it; default: `objective.percentile`."
     )
     violations: Share = Field(0.05, description="Upper bound on the share of rows over the objective in any window.")
     window_s: PositiveSeconds = Field(60.0, description="The window in which violations are counted, in seconds.")
     weight: Annotated[float, Field(gt=0)] = Field(1.0, description="Importance when capacity is short.")
     floor: Annotated[float, Field(ge=0, lt=1)] = Field(
-        0.1, description="Share of its arriving rows that is served however short capacity is: no class starves."
+        0.1, description="Share of its arriving rows that is always served, even when capacity is short."
     )
 
     def with_objective(self, objective: Objective) -> QosClass:

@@ -28,8 +28,8 @@ class ObjectiveRule(Section):
 class OwnObjectiveRule(Section):
     """An application's own objective."""
 
-    latency_s: PositiveSeconds | None = Field(None, description="Left out: that of its class, or the policy's.")
-    percentile: Share | None = Field(None, description="Left out: that of its class, or the policy's.")
+    latency_s: PositiveSeconds | None = Field(None, description="Its own; default: that of its class or the policy.")
+    percentile: Share | None = Field(None, description="Its own; default: that of its class or the policy.")
 
 
 class ApplicationRule(Section):
@@ -43,7 +43,7 @@ class ApplicationRule(Section):
     qos_graphs: tuple[QosGraph, ...] = Field((), description="More objectives: utility over metrics.")
     ignore: bool = Field(False, description="Observe it, but never plan for it.")
     consumer_group: str | None = Field(
-        None, description="Kafka: commit its progress to this consumer group, for lag exporters. Read at attach."
+        None, description="Kafka: commit its progress to this consumer group, for lag exporters. Read at start."
     )
 
 
@@ -118,10 +118,10 @@ class KnobRule(Section):
     """Which knobs Tidegate may use."""
 
     executors: bool = Field(True, description="The number of executors.")
-    admission: bool = Field(True, description="Rows that a trigger takes.")
-    parallelism: bool = Field(True, description="Tasks of operators; needs a restart.")
+    admission: bool = Field(True, description="The number of rows that a batch may read.")
+    parallelism: bool = Field(True, description="The number of tasks of each operator; needs a restart.")
     interval: bool = Field(True, description="The trigger interval.")
-    shares: bool = Field(True, description="Shares of applications and classes on the same slots.")
+    shares: bool = Field(True, description="How applications and classes share the slots.")
     state: bool = Field(True, description="Which executor holds a state partition.")
     moves: bool = Field(True, description="In a fleet: which host an application runs on.")
     hosts: bool = Field(True, description="In a fleet: how many hosts a region has.")
@@ -150,7 +150,7 @@ class JournalRule(Section):
         None, description="SQLite file for knowledge and journal; default: tidegate-NAME.db where the job runs."
     )
     keep_days: Annotated[float, Field(gt=0)] = Field(7.0, description="Older steps are rolled up by the minute.")
-    max_megabytes: Annotated[float, Field(gt=0)] = Field(200.0, description="Beyond this size the oldest are removed.")
+    max_megabytes: Annotated[float, Field(gt=0)] = Field(200.0, description="Beyond it the oldest steps are rolled up.")
     history: str | None = Field(
         None, description="Folder for a history of all metrics as Parquet; default: no history."
     )

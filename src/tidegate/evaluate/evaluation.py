@@ -113,7 +113,7 @@ class ApplicationEvaluation:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Everything that proposers, arbiter and guards may look at."""
+    """Everything that is known at one step, for proposers, the arbiter and guards."""
 
     step: int
     time_s: float

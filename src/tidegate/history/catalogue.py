@@ -83,7 +83,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("commit_offsets_s", Level.SCHEDULER, "s", Kind.METER, _PROGRESS, "writing the commit log"),
     # cluster
     Metric("executors", Level.CLUSTER, "executors", Kind.GAUGE, _POOL, "registered"),
-    Metric("executors_requested", Level.CLUSTER, "executors", Kind.GAUGE, _POOL, "asked for"),
+    Metric("executors_requested", Level.CLUSTER, "executors", Kind.GAUGE, _POOL, "requested from the cluster manager"),
     Metric("slots", Level.CLUSTER, "slots", Kind.GAUGE, _POOL, "tasks that can run at the same time"),
     Metric("host_cpu_busy", Level.CLUSTER, "1", Kind.GAUGE, "/proc/stat", "busy share of the CPUs of the busiest host"),
     Metric("host_cpu_pressure", Level.CLUSTER, "1", Kind.GAUGE, "/proc/pressure", "share of time waiting for a CPU"),

@@ -112,7 +112,7 @@ class Admission(Proposer):
         if not evaluation.usable[place]:
             return _slow_start(seen)
         if len(evaluation.policy.classes) > 1:
-            return Proposal(SetAdmission(seen.name, None), Reason("known", f"{seen.name}: its cost is known by now"))
+            return Proposal(SetAdmission(seen.name, None), Reason("known", f"{seen.name}: its cost is known: no limit"))
         proven_s, proven = self.memory.proven.get(seen.name, (-inf, 0))
         return _bound(seen, evaluation, proven if evaluation.time_s - proven_s <= _PROVEN_S else 0)
 
@@ -128,15 +128,13 @@ class Admission(Proposer):
         """Why a limit would do harm now, or None."""
         harmed_s = self.memory.harmed_s.get(sample.name)
         if harmed_s is not None and now_s - harmed_s < _HARM_S:
-            return f"{sample.name}: rows were dropped behind the watermark while batches were bounded; no limit"
+            return f"{sample.name}: rows were dropped behind the watermark while batches were limited: no limit"
         arrival = sample.arrival
         if arrival is not None and arrival.oldest_s is not None and arrival.retention_s is not None:
             age_s = now_s - arrival.oldest_s
             if age_s > _RETENTION_SHARE * arrival.retention_s:
-                text = (
-                    f"the oldest row waits for {age_s:.0f} s, and the source keeps rows for {arrival.retention_s:.0f} s"
-                )
-                return f"{sample.name}: {text}; no limit"
+                kept = f"the source keeps rows for {arrival.retention_s:.0f} s"
+                return f"{sample.name}: the oldest row has waited {age_s:.0f} s, and {kept}: no limit"
         return None
 
 
@@ -146,14 +144,18 @@ def _bound(seen: ApplicationEvaluation, evaluation: Evaluation, proven: int) -> 
     assert workload is not None
     usable = _usable_slots(seen, evaluation)
     batch_s = _planned_s(seen, usable)
-    limit = rows_in(batch_s, usable, workload.cost)
-    if limit is None:
+    fit = rows_in(batch_s, usable, workload.cost)
+    if fit is None:
         return None
-    limit = max(limit, proven, ceil(workload.expected_rows_per_s * max(sample.interval_s, workload.cost.overhead_s)), 1)
+    usual = ceil(workload.expected_rows_per_s * max(sample.interval_s, workload.cost.overhead_s))
+    limit = max(fit, proven, usual, 1)
     now = sample.admission_rows
     if now is not None and abs(limit - now) <= _BAND * now:
         return None
-    text = f"{seen.name}: {usable} slots finish {limit} rows in {batch_s:.1f} s, so a batch takes no more"
+    text = f"{seen.name}: {usable} slots finish {fit} rows in {batch_s:.1f} s"
+    if limit > fit:
+        text += f"; judging by earlier batches, {limit} fit" if limit == proven else f"; {limit} arrive per batch"
+    text += ": a batch may read no more"
     return Proposal(SetAdmission(seen.name, limit), Reason("bound-batch", text))
 
 
@@ -177,12 +179,12 @@ def _slow_start(seen: ApplicationEvaluation) -> Proposal | None:
     batch = next((batch for batch in reversed(sample.batches) if batch.rows), None)
     if limit is None:
         rows = max(FIRST_ROWS, _FASTER * batch.rows if batch is not None else 0)
-        text = f"{seen.name}: what a row costs is not known yet, so a batch takes no more than {rows} rows"
+        text = f"{seen.name}: the cost of a row is not known yet: a batch may read up to {rows} rows"
         return Proposal(SetAdmission(seen.name, rows), Reason("slow-start", text))
     if batch is None or batch.rows < _BINDS * limit or batch.duration_s > batch_s:
         return None
     rows = _FASTER * limit
-    text = f"{seen.name}: {batch.rows} rows were done in {batch.duration_s:.1f} s, so a batch may take {rows}"
+    text = f"{seen.name}: {batch.rows} rows were done in {batch.duration_s:.1f} s, so a batch may read {rows}"
     return Proposal(SetAdmission(seen.name, rows), Reason("slow-start", text))
 
 

@@ -102,7 +102,7 @@ class WatchfulGuard(ABC):
 def scalable(action: Action, context: GuardContext) -> Verdict:
     """Hold back scaling where something else controls the size of the pool."""
     if isinstance(action, ScaleExecutors) and not context.pool.scalable:
-        return None, Reason("scalable", "the executor pool is not ours to scale here (see dynamic_allocation)")
+        return None, Reason("scalable", "Tidegate may not scale this pool (see dynamic_allocation in the policy)")
     return action, None
 
 
@@ -177,7 +177,8 @@ def step_size(action: Action, context: GuardContext) -> Verdict:
     allowed = min(max(allowed, policy.least_executors(time_s)), policy.most_executors(time_s, context.spent_today))
     if allowed == action.target:
         return action, None
-    return replace(action, target=allowed), Reason("step-size", f"{allowed} first, {action.target} wanted")
+    reason = Reason("step-size", f"{action.target} executors wanted; one step may go to {allowed}")
+    return replace(action, target=allowed), reason
 
 
 def cool_down(action: Action, context: GuardContext) -> Verdict:
@@ -189,8 +190,8 @@ def cool_down(action: Action, context: GuardContext) -> Verdict:
     since, wait_s = (memory.grew_s, rule.cool_down_up_s) if growing else (memory.changed_s, rule.cool_down_down_s)
     if since is None or context.time_s - since >= wait_s:
         return action, None
-    left_s = wait_s - (context.time_s - since)
-    return None, Reason("cool-down", f"the last change is {context.time_s - since:.0f} s old; {left_s:.0f} s to go")
+    ago_s = context.time_s - since
+    return None, Reason("cool-down", f"the last change was {ago_s:.0f} s ago; wait {wait_s - ago_s:.0f} s more")
 
 
 def disruption_budget(action: Action, context: GuardContext) -> Verdict:

@@ -21,6 +21,7 @@ from tidegate.model.rollout import Candidate, rollout
 from tidegate.model.slotpath import ramp
 from tidegate.plan.demand import path_of, query_of, room_for
 from tidegate.plan.pool import WARMUP_S
+from tidegate.plan.wording import executors
 
 _LATER_S = 5.0
 """Delay after which the rest would be bought: a few steps of the controller."""
@@ -60,8 +61,8 @@ def what_cannot_wait(
         return growth, growth.reason
     longest = max(looked_into, key=lambda seen: seen.objective.latency_s)
     text = (
-        f"{growth.reason.text}; {enough} are enough for now: rows of {longest.name} may queue within "
-        f"{longest.objective.latency_s:g} s"
+        f"{growth.reason.text}; {executors(enough)} will do for now, because rows of {longest.name} can wait within "
+        f"their objective of {longest.objective.latency_s:g} s"
     )
     reason = Reason("queue", text)
     return (None if enough == now else replace(growth, action=ScaleExecutors(enough), reason=reason)), reason

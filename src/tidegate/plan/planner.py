@@ -13,7 +13,7 @@ from tidegate.evaluate.evaluation import Evaluation
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Proposed actions. `reasons` also explain why nothing is proposed."""
+    """Proposed actions and reasons. Without proposals, the reasons say why nothing is proposed."""
 
     proposals: tuple[Proposal, ...] = ()
     reasons: tuple[Reason, ...] = ()
@@ -37,11 +37,11 @@ class Planner(Protocol):
 
 
 class Proposer(ABC):
-    """One idea about one knob (entry points `tidegate.proposers`).
+    """One rule about when to change one knob (entry points `tidegate.proposers`).
 
-    `propose` has no side effects: a proposal may be held back, or only recommended. Memory changes in `watch`, from
-    observations, and in `learn`, from the world's answers. It must be kept in `memory`, a dataclass of plain values,
-    which is saved and restored.
+    `propose` must have no side effects, because a proposal may be held back or only recommended. State belongs in
+    `memory`, a dataclass of plain values that is saved and restored. It changes in `watch`, from what was observed, and
+    in `learn`, from what was carried out.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Proposer(ABC):
 
     @abstractmethod
     def propose(self, evaluation: Evaluation) -> Plan:
-        """Actions that would help, with reasons; or nothing, with reasons."""
+        """Propose actions with reasons, or say why nothing is proposed."""
 
     def learn(self, decision: Decision, receipt: Receipt) -> None:  # noqa: B027
         """Remember the outcome of a decision that was carried out."""

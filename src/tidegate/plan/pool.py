@@ -172,40 +172,40 @@ class PoolSize(Proposer):
         account += long_batch(usable, evaluation.time_s)
         if wanted > now:
             size = self._far_enough(evaluation, usable, wanted)
-            more = f" ({wanted} are needed at once; the pool has changed {len(self.memory.changed)} times in an hour)"
+            more = f" ({wanted} are enough now, but the pool has changed {len(self.memory.changed)} times in an hour)"
             text = f"growing from {now} to {executors(size)}{more if size > wanted else ''}"
             return size, Reason("grow", f"{account}: {text}")
         if wanted == now:
             most = evaluation.executor_bounds[1]
             late = max(outcomes.late_share[seen.name][outcomes.at(now)] for seen in usable)
             if now == most and late > _HOPELESS:
-                return now, Reason("hold-short", f"{account}, and {executors(most)} are all that is allowed")
+                return now, Reason("hold-short", f"{account}; the maximum of {executors(most)} is reached")
             return now, Reason("hold-fits", account)
         blind = np.flatnonzero(evaluation.planned & (evaluation.codes != USABLE))
         if len(blind):
-            text = f"{evaluation.samples[int(blind[0])].name} cannot be seen: the pool is not shrunk"
+            text = f"{evaluation.samples[int(blind[0])].name} cannot be observed: not shrinking"
             return now, Reason("hold-blind", text)
         enough = self._enough(now, wanted)
         if enough == now:
             text = (
-                f"{account}: {wanted} may be enough, but not for long enough yet "
-                f"({self._enough_for_s(wanted):.0f} of {self._watch_s(now, wanted):.0f} s)"
+                f"{account}: {executors(wanted)} would be enough, but only for {self._enough_for_s(wanted):.0f} of the "
+                f"required {self._watch_s(now, wanted):.0f} s so far"
             )
             return now, Reason("hold-watching", text)
         limited = [seen.name for seen in usable if _limit_binds(seen)]
         if limited:
-            return now, Reason("hold-limited", f"an admission limit holds rows of {limited[0]} back: not shrunk")
+            return now, Reason("hold-limited", f"an admission limit holds back rows of {limited[0]}: not shrinking")
         if outcomes.peak > enough:
             enough = min(now, outcomes.peak)
             if enough == now:
-                text = f"{account}: a peak that needs {executors(outcomes.peak)} is expected: not shrunk before it"
+                text = f"{account}: a peak that needs {executors(outcomes.peak)} is expected: not shrinking before it"
                 return now, Reason("hold-peak", text)
         if keep is not None and keep.size > enough:
             enough = min(now, keep.size)
             if enough == now:
-                return now, Reason("hold-hindsight", f"{account}; {in_hindsight(keep)}: not shrunk")
-        watched = f"{executors(enough)} would have been enough for {self._watch_s(now, enough):.0f} s"
-        text = f"{account}: {watched}, shrinking from {now}"
+                return now, Reason("hold-hindsight", f"{account}; {in_hindsight(keep)}: not shrinking")
+        watched = f"{executors(enough)} would have been enough for the last {self._watch_s(now, enough):.0f} s"
+        text = f"{account}: {watched}, shrinking from {now} to {enough}"
         return enough, Reason("shrink", text)
 
     def _watch_s(self, now: int, size: int) -> float:

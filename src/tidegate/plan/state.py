@@ -191,7 +191,7 @@ def _proposals(sample: ApplicationSample, moves: Mapping[int, str], pool: Execut
         numbers = [partition for partition, there in moves.items() if there == executor]
         left = sorted({sample.state_places[number] for number in numbers} & retiring)
         names = ", ".join(map(str, numbers))
-        why = f"executor {left[0]} retires" if left else f"it holds {held[executor]} of {len(sample.state_places)}"
+        why = f"executor {left[0]} retires" if left else f"it holds only {held[executor]} of {len(sample.state_places)}"
         code = "empty-executor" if left else "spread-state"
         reason = Reason(code, f"{sample.name}: state partitions {names} go to executor {executor}: {why}")
         found += [Proposal(MoveState(sample.name, number, executor), reason) for number in numbers]

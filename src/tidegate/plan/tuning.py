@@ -214,8 +214,8 @@ def _add(outlook: Outlook, needed: float, pool: ExecutorPool) -> Advice | None:
     own = slots_in_waves(needed, tasks) if tasks is not None and widened is None else needed
     executors = ceil((own + outlook.others) / pool.slots_per_executor - _SLACK)
     hosts = ceil(executors / per_host) if (per_host := executors_per_host(pool)) else None
-    text = f"{outlook.name}: {_load(outlook)} need {needed:.1f} slots for {outlook.objective.latency_s:g} s"
-    text += f": have {executors} executors"
+    text = f"{outlook.name}: {_load(outlook)} need {needed:.1f} slots to meet {outlook.objective.latency_s:g} s"
+    text += f": use {executors} executors"
     text += f" on {hosts} host{'s' if hosts != 1 else ''}" if hosts is not None else ""
     text += f", and {widened} tasks in the busiest operator instead of {tasks}" if widened is not None else ""
     if widened is not None and tasks == outlook.partitions:
@@ -227,8 +227,8 @@ def _relax(outlook: Outlook) -> Advice | None:
     latency_s = outlook.least_latency_s()
     if latency_s is None:
         return None
-    text = f"{outlook.name}: {outlook.slots:.1f} slots hold {latency_s:g} s at {_load(outlook)}"
-    text += f", not {outlook.objective.latency_s:g} s"
+    text = f"{outlook.name}: {outlook.slots:.1f} slots can meet {latency_s:g} s at {_load(outlook)}"
+    text += f", but not {outlook.objective.latency_s:g} s"
     return Advice(outlook.name, Reason("relax-objective", text), latency_s=latency_s)
 
 
@@ -236,9 +236,9 @@ def _send_less(outlook: Outlook) -> Advice:
     name, latency_s, rate = outlook.name, outlook.objective.latency_s, outlook.largest_rate()
     if not rate:
         overhead_s = outlook.workload.cost.overhead_s
-        text = f"{name}: no load is small enough for {latency_s:g} s: a batch takes {overhead_s:.2f} s by itself"
+        text = f"{name}: no load is small enough for {latency_s:g} s: even an empty batch takes {overhead_s:.2f} s"
         return Advice(name, Reason("batch-overhead", text))
-    text = f"{name}: {outlook.slots:.1f} slots hold {latency_s:g} s up to {rate} rows/s"
+    text = f"{name}: {outlook.slots:.1f} slots can meet {latency_s:g} s up to {rate} rows/s"
     return Advice(name, Reason("send-less", text), rows_per_s=float(rate))
 
 
@@ -248,7 +248,7 @@ def _against_the_model(outlook: Outlook) -> tuple[Advice, ...]:
     if seen_s is None or seen_s <= outlook.objective.latency_s:
         return ()
     held_s = _round_up(seen_s)
-    text = f"{outlook.name}: slots are not what it lacks; {held_s:g} s is what 99 % of its rows keep now"
+    text = f"{outlook.name}: more slots would not help; 99 % of its rows are done within {held_s:g} s now"
     return (Advice(outlook.name, Reason("relax-objective", text), latency_s=held_s),)
 
 

@@ -39,7 +39,7 @@ def as_recorded(scenario: Scenario, recording: Recording, policy: Policy) -> Pla
 def under(scenario: Scenario, policy: Policy) -> Played:
     """Run under the controller with this policy."""
     if scenario.pool is None:
-        raise InvalidInput("the scenario has no pool to control")
+        raise InvalidInput("the scenario has no pool to control; add one")
     run = _pool(scenario.model_copy(update={"pool": scenario.pool.model_copy(update={"policy": policy})}))
     run.advance_to(scenario.duration_s)
     return _played(run, policy)
@@ -47,7 +47,7 @@ def under(scenario: Scenario, policy: Policy) -> Played:
 
 def _pool(scenario: Scenario) -> PoolRun:
     if scenario.pool is None:
-        raise InvalidInput("the scenario has no pool")
+        raise InvalidInput("the scenario has no pool; add one")
     return PoolRun(scenario.pool, scenario.seed, None)
 
 

@@ -64,7 +64,7 @@ def test_what_is_not_understood_yet_keeps_the_slots_that_it_takes() -> None:
     decided = plan(job("q1-0", 20), job("q3-0", 300, pending=6000), stranger)
     # 0.45 of two slots are the stranger's: 775 rows in five seconds, of which q1 takes 100.
     assert limits(decided)["q3-0"] == pytest.approx(675, abs=5)
-    assert "0.45 of them with applications not yet understood" in decided.reasons[0].text
+    assert "0.45 of them for applications whose cost is unknown" in decided.reasons[0].text
 
 
 def test_a_lighter_class_gets_nothing_of_an_executor_that_is_still_cold() -> None:

@@ -87,7 +87,7 @@ def test_tasks_that_are_too_small_become_fewer() -> None:
 
 def test_a_growing_backlog_is_serious() -> None:
     cluster, entries = run(replace(WORDS, load=600), objective_s=60.0)
-    assert "rows pile up" in text_of(entries, "rescale-few-tasks")
+    assert "its backlog grows with every batch" in text_of(entries, "rescale-few-tasks")
     assert cluster.gates[0].parallelism[0] > 1, "the source's parallelism rises too"
 
 

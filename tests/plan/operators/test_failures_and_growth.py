@@ -86,7 +86,7 @@ def test_a_parameter_plan_grows_the_executors() -> None:
     desk = Desk(objective_s=1.0, executors={"max": 8})
     grown = asked_to_grow(desk)
     assert list(grown) == [3]
-    assert "a 4 → 6, b 4 → 5 slots and 0 of others make 11: growing from 2 to 3 executors" in grown[3]
+    assert "a 4 → 6, b 4 → 5 slots, plus 0 of other applications, make 11: growing from 2 to 3 executors" in grown[3]
     eager = Desk(objective_s=1.0, executors={"max": 8}, settings=OperatorSettings(phi=3.0))
     assert list(asked_to_grow(eager)) == [5], "4 + 6 and 4 + 3 slots"
 

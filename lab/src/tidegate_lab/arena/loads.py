@@ -40,7 +40,7 @@ class ArenaLoad:
         if not len(self.values) or not np.max(self.values) > 0:
             raise InvalidInput(f"load {self.name}: has no value above 0")
         if not self.compress > 0:
-            raise InvalidInput(f"load {self.name}: is compressed by a number above 0, not {self.compress}")
+            raise InvalidInput(f"load {self.name}: --compress must be above 0, not {self.compress}")
 
     @property
     def played_step_s(self) -> float:

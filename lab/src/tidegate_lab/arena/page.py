@@ -88,7 +88,7 @@ def _summary(tournament: Tournament) -> TextTable:
         ]
         for name, found in ranked(tournament)
     ]
-    heads = ["rival", "holds", "÷ static", "÷ oracle", "late, mean", "late, worst", "changes/h"]
+    heads = ["rival", "holds", "÷ static", "÷ oracle", "SLO violations, mean", "SLO violations, worst", "changes/h"]
     return TextTable("All runs", heads, rows)
 
 
@@ -111,7 +111,7 @@ def _load(tournament: Tournament, name: str, seed: int) -> Iterator[Lines | Text
                 ", ".join(f"{key} {value:g}" for key, value in run.settings.items()),
             ]
         )
-    heads = ["rival", "late", "executor-s", "p99", "changes", "under", "over", "instability", "setting"]
+    heads = ["rival", "SLO violations", "executor-s", "p99", "changes", "under", "over", "instability", "setting"]
     yield TextTable(f"{name}, seed {seed}", heads, rows)
     yield from _charts(runs, tournament.setting.objective_s)
     ours = next((run for run in runs if run.rival == TIDEGATE), None)

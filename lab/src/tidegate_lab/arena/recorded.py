@@ -37,7 +37,7 @@ def recorded_load(spec: str, step_s: float | None = None, compress: float = 1.0,
     events, and their values are summed over `step_s`.
     """
     if step_s is not None and not 0 < step_s < math.inf:
-        raise InvalidInput(f"load {spec}: a step takes more than 0 seconds, not {step_s}")
+        raise InvalidInput(f"load {spec}: --step-s must be above 0, not {step_s}")
     path, column = _split(spec)
     header, rows = _read(path)
     time_column = next((found for found in header if found.strip().lower() in _TIME_COLUMNS), None)
@@ -54,7 +54,7 @@ def recorded_load(spec: str, step_s: float | None = None, compress: float = 1.0,
         stamps = np.array([_seconds(path, line, time_column, row[time_column]) for line, row in rows])
     if stamps is None or len(stamps) < 2 or np.ptp(stamps) == 0:
         if step_s is None:
-            raise InvalidInput(f"load {spec}: no timestamp column; say with --step-s how many seconds a row is long")
+            raise InvalidInput(f"load {spec}: no timestamp column; give the seconds per row with --step-s")
         return ArenaLoad(title, _bridged(values), step_s, 0, compress)
     order = np.argsort(stamps, kind="stable")
     stamps, values = stamps[order], values[order]
@@ -93,7 +93,7 @@ def _on_a_grid(path: Path, stamps: Floats, values: Floats, step_s: float) -> Flo
 
 def _check_length(path: Path, steps: int) -> None:
     if steps > _MOST_STEPS:
-        raise InvalidInput(f"load {path}: its times span {steps} steps; cut the file, or say a longer --step-s")
+        raise InvalidInput(f"load {path}: its times span {steps} steps; shorten the file, or give a longer --step-s")
 
 
 def _bridged(values: Floats) -> Floats:

@@ -10,7 +10,7 @@ from tidegate_lab.arena.tournament import Tournament
 
 
 def summary_table(tournament: Tournament) -> Table:
-    table = Table("rival", "holds", "÷ static", "÷ oracle", "late", "worst", "changes/h", box=None)
+    table = Table("rival", "holds", "÷ static", "÷ oracle", "violations", "worst", "changes/h", box=None)
     for name, found in ranked(tournament):
         table.add_row(
             name,
@@ -35,7 +35,7 @@ def ranked(tournament: Tournament) -> list[tuple[str, Summary]]:
 
 def winners_table(tournament: Tournament) -> Table:
     """Per load: the cheapest rival that holds, except static and oracle, next to Tidegate."""
-    table = Table("load", "seed", "static", "oracle", "tidegate", "late", "cheapest rival that holds", box=None)
+    table = Table("load", "seed", "static", "oracle", "tidegate", "violations", "cheapest rival that holds", box=None)
     for load in tournament.loads:
         runs = {run.rival: run for run in tournament.runs if (run.load, run.seed) == (load.name, load.seed)}
         others = [run for name, run in runs.items() if name not in {STATIC, ORACLE, TIDEGATE}]

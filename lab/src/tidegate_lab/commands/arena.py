@@ -36,7 +36,7 @@ def arena(
     out: output.Out = None,
     json: output.Json = False,
 ) -> None:
-    """Run autoscalers on the same plant and loads, and compare how well they keep the objective and at what cost.
+    """Run autoscalers on the same simulated cluster and loads. Compare latency and cost.
 
     Example: tidegate arena --load requests.csv:count --rivals tidegate,hpa-cpu --out out/arena
     """

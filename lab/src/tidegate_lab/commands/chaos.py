@@ -26,7 +26,7 @@ def chaos(
     """Inject faults while stateful jobs read from a Kafka broker and write to a transactional sink on this machine.
 
     Kills and freezes executors, Python workers, the driver, the controller and the broker, fills the journal's disk,
-    and cuts the network. From 6 minutes on it also strikes the hosts and the centre of a fleet. Then every row is
+    and cuts the network. From 6 minutes on it also hits the hosts and the centre of a fleet. Then every row is
     counted. The exit code is 1 if a row is lost or doubled, or if the jobs did not recover from a fault. Logs and sinks
     are in --out (default: out/chaos).
 

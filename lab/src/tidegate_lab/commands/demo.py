@@ -19,12 +19,12 @@ def demo(
     quick: Annotated[bool, typer.Option("--quick", help="A shorter load: under five minutes.")] = False,
     find_static: Annotated[
         bool,
-        typer.Option("--find-static", help="Run every static size instead, to find the smallest that works."),
+        typer.Option("--find-static", help="Run every fixed pool size instead, to find the smallest that works."),
     ] = False,
     out: output.Out = None,
     json: output.Json = False,
 ) -> None:
-    """Run WordCount under a load peak: with the smallest static pool, the smallest that suffices, and Tidegate.
+    """Run WordCount under a load peak: on a small fixed pool, on one that meets the objective, and under Tidegate.
 
     Writes report.html, the journals and Spark's log to --out (default: out/demo).
 

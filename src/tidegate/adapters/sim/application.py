@@ -54,20 +54,20 @@ class SimOperator:
             ("task overhead", self.task_overhead_s),
         ):
             if not 0 <= amount < float("inf"):
-                raise InvalidInput(f"operator {self.name}: {what} is 0 or more seconds, not {amount}")
+                raise InvalidInput(f"operator {self.name}: {what} must be at least 0 seconds, not {amount}")
         for what, amount in (
             ("selectivity", self.selectivity),
             ("bytes per row", self.bytes_per_row),
             ("state keys", self.state_keys),
         ):
             if not amount >= 0:
-                raise InvalidInput(f"operator {self.name}: {what} is 0 or more, not {amount}")
+                raise InvalidInput(f"operator {self.name}: {what} must be at least 0, not {amount}")
         for what, share in (("hot share", self.hot_share), ("CPU share", self.cpu_share)):
             if not 0 <= share <= 1:
-                raise InvalidInput(f"operator {self.name}: {what} lies between 0 and 1, not {share}")
+                raise InvalidInput(f"operator {self.name}: {what} must be between 0 and 1, not {share}")
         for what, count in (("parallelism", self.parallelism), ("works at once", self.works_at_once)):
             if count is not None and count < 1:
-                raise InvalidInput(f"operator {self.name}: {what} is at least 1, not {count}")
+                raise InvalidInput(f"operator {self.name}: {what} must be at least 1, not {count}")
 
     def largest_share(self, parallelism: int) -> float:
         """Share of the rows in the fullest of this many partitions."""
@@ -131,9 +131,11 @@ class SimApplication:
             ("first state reload", self.state_first_s),
         ):
             if not 0 <= seconds < float("inf"):
-                raise InvalidInput(f"application {self.name}: {what} is 0 or more seconds, not {seconds}")
+                raise InvalidInput(f"application {self.name}: {what} must be at least 0 seconds, not {seconds}")
         if self.admission_rows is not None and self.admission_rows < 1:
-            raise InvalidInput(f"application {self.name}: admission is at least one row, not {self.admission_rows}")
+            raise InvalidInput(
+                f"application {self.name}: admission must be at least one row, not {self.admission_rows}"
+            )
         self._check_operators()
 
     @property
@@ -163,9 +165,11 @@ class SimApplication:
         names = [operator.name for operator in self.operators]
         for index, operator in enumerate(self.operators):
             if operator.name in names[:index]:
-                raise InvalidInput(f"application {self.name}: operator {operator.name} is there twice")
+                raise InvalidInput(f"application {self.name}: operator {operator.name} is listed twice")
             if index == 0 and operator.inputs:
-                raise InvalidInput(f"application {self.name}: {operator.name} comes first and reads the source alone")
+                raise InvalidInput(
+                    f"application {self.name}: {operator.name} comes first, so it can read only the source"
+                )
             if index and operator.inputs == ():
                 raise InvalidInput(
                     f"application {self.name}: {operator.name} needs an input; the first reads the source"

@@ -69,14 +69,14 @@ class SimCluster:
         names = [application.name for application in applications]
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
-            raise InvalidInput(f"application {twice} is there twice")
+            raise InvalidInput(f"application {twice} is listed twice")
         if executors < 0:
-            raise InvalidInput(f"a pool begins with 0 or more executors, not {executors}")
+            raise InvalidInput(f"a pool must begin with at least 0 executors, not {executors}")
         for what, cpus in (("host", host_cpus), ("driver", driver_cpus)):
             if cpus is not None and not 0 < cpus < math.inf:
-                raise InvalidInput(f"the {what} has more than 0 CPUs, not {cpus}; leave it out for no limit")
+                raise InvalidInput(f"the {what} must have more than 0 CPUs, not {cpus}; leave it out for no limit")
         if not 0 <= cold_cpus < math.inf:
-            raise InvalidInput(f"a cold executor wants 0 or more CPUs, not {cold_cpus}")
+            raise InvalidInput(f"a cold executor must need at least 0 CPUs, not {cold_cpus}")
         for name in groups or ():
             if name not in names:
                 raise InvalidInput(f"groups: no application is named {name}")

@@ -72,11 +72,11 @@ class Executors:
 
     def __post_init__(self) -> None:
         if self.slots_each < 1:
-            raise InvalidInput(f"an executor has at least one slot, not {self.slots_each}")
+            raise InvalidInput(f"an executor must have at least one slot, not {self.slots_each}")
         if not 0 < self.warmup_speed <= 1:
-            raise InvalidInput(f"warm-up speed is a share of full speed, not {self.warmup_speed}")
+            raise InvalidInput(f"warm-up speed must be a share of full speed, not {self.warmup_speed}")
         if not (self.startup_s >= 0 and self.warmup_s >= 0):
-            raise InvalidInput("start-up and warm-up take 0 seconds or more")
+            raise InvalidInput("start-up and warm-up must take at least 0 seconds")
 
     @property
     def ids(self) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ class FleetOperator:
 
     def __post_init__(self) -> None:
         if not (self.cost_s_per_row > 0 and self.selectivity > 0):
-            raise InvalidInput(f"operator {self.name}: cost per row and selectivity are positive")
+            raise InvalidInput(f"operator {self.name}: cost per row and selectivity must be positive")
 
 
 @dataclass(frozen=True, slots=True)

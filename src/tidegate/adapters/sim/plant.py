@@ -33,7 +33,7 @@ class Task:
     def __post_init__(self) -> None:
         for number in (*self.cost, *self.fixed, self.cap):
             if not number >= 0:
-                raise InvalidInput(f"task {self.name}: costs and caps are 0 or more, not {number}")
+                raise InvalidInput(f"task {self.name}: costs and caps must be at least 0, not {number}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ class Plant:
     def advance(self, arrivals: Floats, step_s: float) -> None:
         """One step for every row of `arrivals` (steps × sources, in rows; sources in the order of their tasks)."""
         if arrivals.size and not 0 <= arrivals.min() <= arrivals.max() < np.inf:
-            raise InvalidInput("arrivals are finite numbers of rows, 0 or more")
+            raise InvalidInput("arrivals must be finite numbers of rows, at least 0")
         rows = np.ascontiguousarray(arrivals, dtype=np.float64)
         run(self.state, rows, float(self.now_s), float(step_s), self.tick)  # one signature, compiled once
         self.now_s += step_s * len(arrivals)

@@ -108,7 +108,7 @@ def _operator_findings(where: Where, application: ApplicationSpec | PoolApplicat
     if known and (cycle := find_cycle(operators)):
         yield (*where, "operators"), f"{application.name} has a cycle: {' → '.join(cycle)}"
     if isinstance(application, PoolApplicationSpec) and operators[0].inputs:
-        yield (*where, "operators", 0), f"{application.name}.{names[0]} comes first and reads the source alone"
+        yield (*where, "operators", 0), f"{application.name}.{names[0]} comes first, so it can read only the source"
 
 
 def _routing_findings(where: Where, application: ApplicationSpec, index: int) -> Iterator[Finding]:

@@ -32,7 +32,7 @@ def watch(
 ) -> SimulationResult:
     """Run `speed` simulated seconds per second and show what happens. A slower plant runs as fast as it can."""
     if not (speed > 0 and math.isfinite(speed)):
-        raise InvalidInput(f"speed is simulated seconds in a second, above 0, not {speed}")
+        raise InvalidInput(f"speed (simulated seconds per second) must be above 0, not {speed}")
     began_s, from_s = now_s(), simulation.now_s
     with Live(render(simulation), console=console or Console(stderr=True), auto_refresh=False) as live:
         while not simulation.done:

@@ -71,7 +71,7 @@ def check_advice(
         light = replace(application, load=Constant(rate=advice.rows_per_s))
         heavy = replace(application, load=Constant(rate=advice.rows_per_s / _LESS))
         return AdviceCheck(advice, world.trial(light, executors, objective), world.trial(heavy, executors, objective))
-    raise InvalidInput(f"advice {advice.reason.code!r} has no number that could be tried")
+    raise InvalidInput(f"advice {advice.reason.code!r} has no number to try")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ def replica(name: str, batches: Sequence[BatchSample], interval_s: float, rows_p
     warm = [batch for batch in batches if batch.rows and not batch.warming and batch.busy_s is not None]
     shapes = [tuple(operator.name for operator in batch.operators) for batch in warm if batch.operators]
     if not shapes:
-        raise InvalidInput(f"{name}: no batch with task times was observed; nothing can be built from that")
+        raise InvalidInput(f"{name}: no batch with task times was observed, so no twin can be built")
     alike = [batch for batch in warm if tuple(operator.name for operator in batch.operators) == shapes[-1]]
     operators = []
     for index, operator in enumerate(alike[-1].operators):

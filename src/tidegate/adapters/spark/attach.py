@@ -81,7 +81,7 @@ def attach(
 
 
 class Gate:
-    """The handle of one controlled Spark context."""
+    """A Spark context under control: starts queries, reports what is possible, and ends control."""
 
     def __init__(
         self,

@@ -85,7 +85,7 @@ class Topology:
         """Join two flows; `body` gets both frames."""
         names = self.names + other.names
         if twice := sorted(set(self.names) & set(other.names)):
-            raise InvalidInput(f"topology: both sides of {name!r} have an operator {twice[0]!r}")
+            raise InvalidInput(f"topology: both sides of {name!r} have an operator {twice[0]!r}; rename one")
         joined = replace(self, names=names)
         return joined._grown(name, _counted(body(self.rows, other.rows), OUT_METRIC, name))
 
@@ -102,4 +102,4 @@ def _check_name(name: str, taken: tuple[str, ...]) -> None:
     if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
         raise InvalidInput(f"topology: {name!r} cannot name an operator; use letters, digits, dashes and underscores")
     if name in taken:
-        raise InvalidInput(f"topology: two operators are named {name!r}")
+        raise InvalidInput(f"topology: two operators are named {name!r}; rename one")

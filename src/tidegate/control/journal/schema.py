@@ -95,7 +95,9 @@ def on_shared_folder(path: Path, mounts: str | None = None) -> bool:
 def open_to_read(path: Path) -> sqlite3.Connection:
     """A read-only connection. Raises a one-line error if the file is not a journal or is incomplete."""
     if not path.is_file():
-        raise InvalidInput(f"journal {path}: no such file; a job under Tidegate writes one (see `store` in the policy)")
+        raise InvalidInput(
+            f"journal {path}: no such file; a job under Tidegate writes one (journal.path in the policy)"
+        )
     wal = path.with_name(path.name + "-wal")
     alone = not wal.exists() or not wal.stat().st_size  # check before SQLite creates an empty one
     database = sqlite3.connect(f"file:{path}?mode=ro", uri=True)

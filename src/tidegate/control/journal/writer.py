@@ -92,7 +92,7 @@ class SqliteJournal:
         try:
             self._open(_OPEN_WAIT_S)
         except (sqlite3.Error, OSError, InvalidInput) as error:
-            raise InvalidInput(f"store {self.path}: cannot be used ({error}); give another path") from None
+            raise InvalidInput(f"journal {self.path}: cannot be used ({error}); give another path") from None
 
     # recording
 

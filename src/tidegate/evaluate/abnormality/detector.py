@@ -48,9 +48,9 @@ def checked_threshold(threshold: float) -> float:
 def checked_sample(value: float, time_s: float | None) -> tuple[float, float]:
     """The sample in the form that kernels take: NaN for an unknown time."""
     if not math.isfinite(value):
-        raise InvalidInput(f"sample {value}: a series is made of finite numbers; leave unknown samples out")
+        raise InvalidInput(f"sample {value}: samples must be finite numbers; leave out unknown ones")
     if time_s is not None and not math.isfinite(time_s):
-        raise InvalidInput(f"time {time_s}: give seconds, or None where the time is not known")
+        raise InvalidInput(f"time {time_s}: give seconds, or None if the time is unknown")
     return min(max(float(value), -LARGEST), LARGEST), math.nan if time_s is None else float(time_s)
 
 
@@ -58,11 +58,11 @@ def checked_samples(values: Floats, times_s: Floats | None) -> tuple[Floats, Flo
     """The samples in the form that kernels take."""
     series = np.ascontiguousarray(values, dtype=np.float64)
     if series.ndim != 1 or not np.isfinite(series).all():
-        raise InvalidInput("a series is one row of finite numbers; leave unknown samples out")
+        raise InvalidInput("a series must be one row of finite numbers; leave out unknown samples")
     series = series.clip(-LARGEST, LARGEST)
     if times_s is None:
         return series, np.full(len(series), np.nan)
     times = np.ascontiguousarray(times_s, dtype=np.float64)
     if times.shape != series.shape or not np.isfinite(times).all():
-        raise InvalidInput(f"{len(series)} samples want as many finite times, or none")
+        raise InvalidInput(f"{len(series)} samples: give one finite time for each, or no times")
     return series, times

@@ -54,7 +54,7 @@ class Watch:
         most_series: int = 256,
     ) -> None:
         if longest_episode_rows < 1 or most_series < 1:
-            raise InvalidInput("a watch needs room for one series and episodes of one sample at least")
+            raise InvalidInput("a watch needs room for at least one series and episodes of at least one sample")
         self._detector = detector
         self._longest_episode_rows = longest_episode_rows
         self._most_series = most_series

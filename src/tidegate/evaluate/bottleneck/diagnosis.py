@@ -89,13 +89,13 @@ def _outside(metrics: ApplicationMetrics, fixed_s: float) -> Diagnosis:
             Cause.SLOW_SINK,
             None,
             f"the sink takes {driver.sink_s:.2f} s of {batch_s:.2f} s a batch, on the driver, when all tasks are done: "
-            "more tasks leave it as it is; make the sink faster, or write from the tasks",
+            "more tasks would not help; make the sink faster, or write from the tasks",
         )
     return Diagnosis(
         Cause.DRIVER,
         None,
         f"the driver takes {fixed_s:.2f} s of {batch_s:.2f} s a batch (planning {driver.planning_s:.2f} s, offsets "
-        f"{driver.offsets_s:.2f} s, log {driver.log_s:.2f} s) in which no task runs: more tasks leave it as it is; "
+        f"{driver.offsets_s:.2f} s, log {driver.log_s:.2f} s) in which no task runs: more tasks would not help; "
         "fewer, larger batches or a faster checkpoint store would help",
     )
 
@@ -119,7 +119,7 @@ def _stuck(
         return Diagnosis(
             Cause.SKEW,
             operator.name,
-            f"{share} waits for {where}, {operator.skew:.1f} times the mean task: more tasks leave its key together; "
+            f"{share} waits for {where}, {operator.skew:.1f} times the mean task: more tasks would not split its key; "
             "salt the key, or aggregate before the exchange",
         )
     if operator.name in useless:

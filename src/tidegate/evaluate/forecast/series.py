@@ -39,7 +39,7 @@ def read_series(path: Path, column: str) -> Series:
     except (UnicodeDecodeError, csv.Error) as error:
         raise InvalidInput(f"{path}: not a CSV file ({error})") from None
     if column not in header:
-        raise InvalidInput(f"{path}: no column {column!r}; there are {', '.join(header) or 'none'}")
+        raise InvalidInput(f"{path}: no column {column!r}; it has {', '.join(header) or 'none'}")
     at = header.index(column)
     values = np.array([_number(path, column, number, row, at) for number, row in enumerate(rows)], dtype=np.float64)
     return Series(values, _calendar_seasons([row for row in rows[:_TIMED_ROWS] if len(row) == len(header)], at))

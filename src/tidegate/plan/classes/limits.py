@@ -31,13 +31,13 @@ def hold_back(members: Members, limits: Floats, granted: Floats, places: list[in
     wanted, proposals = members.wanted_rows, []
     for number, at in enumerate(places):
         if not isfinite(limits[at]):
-            text = f"{members.title(at)}: all its rows fit again"
+            text = f"{members.title(at)}: all its rows fit again: no limit"
             proposals.append(Proposal(SetAdmission(members.name(at), None), Reason("admit-all", text)))
             continue
         limit, slots_of = int(limits[at]), float(granted[at])
         text = (
-            f"{members.title(at)}: {limit} of {wanted[at]:.0f} rows in {members.period_s[at]:g} s, "
-            f"{slots_of:.2f} of {slots} slots; {members.backlog_rows[at]:.0f} wait"
+            f"{members.title(at)}: gets {slots_of:.2f} of {slots} slots, enough for {limit} of {wanted[at]:.0f} rows "
+            f"in {members.period_s[at]:g} s; {members.backlog_rows[at]:.0f} rows wait"
         )
         text += f", {response_text(members, at, slots_of)}" if number < _RESPONSES_PER_STEP else ""
         proposals.append(Proposal(SetAdmission(members.name(at), limit), Reason("hold-back", text)))
@@ -65,7 +65,7 @@ def bound_bursts(members: Members, bounds: Floats, candidates: Flags) -> list[Pr
         places = np.sort(places[np.argsort(-urgency, kind="stable")[:_BOUNDS_PER_STEP]])
     proposals = []
     for at, rows, bound in zip(places.tolist(), wanted[places].tolist(), bounds[places].tolist(), strict=True):
-        text = f"{members.title(at)}: its {rows:.0f} rows fit; a burst may take {bound:.0f} at once"
+        text = f"{members.title(at)}: its {rows:.0f} rows fit; in a burst, a batch may read {bound:.0f}"
         proposals.append(Proposal(SetAdmission(members.name(at), int(bound)), Reason("bound-burst", text)))
     return proposals
 

@@ -90,7 +90,7 @@ class Classes(Proposer):
         granted = _fill(members, grant, room * settings.fill * memory.trim * saturation.cap)
         limits = rows_limits(members, granted)
         account = _account(members, grant, granted, slots)
-        account += f", {taken:.2f} of them with applications not yet understood" if taken else ""
+        account += f", {taken:.2f} of them for applications whose cost is unknown" if taken else ""
         verdict = self._verdict(members, bool(np.isfinite(limits).any()), busy / pool.slots, slots * period_s)
         proposals = self._admissions(members, granted, limits, slots, may_hold=verdict != _UNPROVEN)
         proposals += self._shares(members, granted, limits, slots)
@@ -99,7 +99,7 @@ class Classes(Proposer):
         reasons += [
             Reason(
                 "violations",
-                f"{each.name}: {each.window_share:.1%} of the last window's rows exceeded {each.latency_s:g} s",
+                f"{each.name}: {each.window_share:.1%} of the rows in the last window exceeded {each.latency_s:g} s",
             )
             for each in evaluation.classes
             if each.window_share > each.bound
@@ -155,7 +155,7 @@ class Classes(Proposer):
             before = self.memory.shares.get(group)
             if before is not None and abs(share - before) <= self.settings.change * max(before, 0.1):
                 continue
-            text = f"{group} holds {share:.0%} of {slots} slots while all classes have work"
+            text = f"{group} gets {share:.0%} of {slots} slots while all classes have work"
             proposals.append(Proposal(SetShare(group, share), Reason("share-by-class", text)))
         return proposals
 

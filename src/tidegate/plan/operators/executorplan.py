@@ -44,7 +44,7 @@ def wanted_executors(
         for grant, demand in zip(grants, demands, strict=True)
     )
     text = (
-        f"parameter plan: {parts} slots and {held} of others make {slots}: "
+        f"parameter plan: {parts} slots, plus {held} of other applications, make {slots}: "
         f"growing from {pool.requested} to {target} executors of {pool.slots_per_executor} slots"
     )
     return Proposal(ScaleExecutors(target), Reason("grow-parameter-plan", text))

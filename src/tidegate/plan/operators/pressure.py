@@ -81,11 +81,11 @@ def trigger(
 ) -> Reason | None:
     """Why something should be done, or None."""
     if _overloaded(memory.batches[-rule.recurrences - 1 :], rule.recurrences, metrics.interval_s):
-        return Reason("overload", "rows pile up, batch after batch")
+        return Reason("overload", "its backlog grows with every batch")
     if outlook is not None:
         most = metrics.most_rows_per_s(outlook.slots)
         if outlook.rows_per_s > rule.full * most:
-            text = f"{outlook.rows_per_s:.0f} rows/s are expected, its operators sustain {most:.0f}"
+            text = f"{outlook.rows_per_s:.0f} rows/s are expected, but its operators sustain only {most:.0f}"
             return Reason("outlook", text)
     failing = [
         batch for batch in memory.batches if _failed_tasks(batch) and batch.committed_s > now_s - rule.interval_s
@@ -104,7 +104,7 @@ def trigger(
     if reference_s is not None and same_order(worst.time_s, reference_s):
         return Reason(
             "threshold",
-            f"batches left their usual line {len(memory.threshold.effective)} times in {rule.interval_s:.0f} s"
+            f"batches took longer than their trend {len(memory.threshold.effective)} times in {rule.interval_s:.0f} s"
             f" (reference bottleneck {reference_s:.2f} s)",
         )
     return None

@@ -139,10 +139,10 @@ class Operators(Proposer):
         assert trial is not None
         if names := ignoring(trial, metrics, evaluation.time_s):
             memory.count_ignored(names)
-            text = f"{seen.name}: {', '.join(names)} did not change the parallelism when asked"
+            text = f"{seen.name}: {', '.join(names)} ignored the requested parallelism"
             return [Reason("parallelism-ignored", text)]
         if metrics is None or not settled(trial, metrics):
-            return [Reason("hold-trial", f"{seen.name}: a rescale is under way or too young to be judged")]
+            return [Reason("hold-trial", f"{seen.name}: a rescale is under way or too recent to be judged")]
         memory.trial = None
         judged = aggregate(seen.sample, memory.batches[-JUDGED_BATCHES:], memory.links) or metrics
         result = judge(trial, judged, slots)
@@ -166,7 +166,7 @@ class Operators(Proposer):
         execute_s = {name: due.execute_s[name] for name in after}
         rescaling = Rescaling({name: now[name] for name in after}, after, execute_s, gain_s=0.0)
         steps = ", ".join(f"{name} {now[name]} → {tasks}" for name, tasks in after.items())
-        reason = Reason("reverse", f"{seen.name}: back to what was better: {steps}")
+        reason = Reason("reverse", f"{seen.name}: undoing a change that did harm: {steps}")
         self._changes[seen.name] = (change_of(metrics, rescaling, self.memory, reversal=True), reason)
 
     def _metrics(self, seen: ApplicationEvaluation, memory: ApplicationMemory) -> ApplicationMetrics | None:
@@ -189,7 +189,7 @@ class Operators(Proposer):
             return None, Reason("hold-learning", f"{name}: too few warm batches seen yet")
         slow = memory.threshold.stable and not alarmed
         if slow and memory.looked_s is not None and now_s - memory.looked_s < rule.slow_watch_s:
-            rate = f"stable, looked at every {rule.slow_watch_s:.0f} s"
+            rate = f"stable, checked every {rule.slow_watch_s:.0f} s"
             if memory.stuck is not None:
                 return None, Reason(memory.stuck.code, f"{memory.stuck.text} ({rate})")
             return None, Reason("hold-stable", f"{name}: {rate}")
@@ -205,7 +205,7 @@ class Operators(Proposer):
             rate = "stable" if memory.threshold.stable else f"looked at every {evaluation.policy.interval_s:g} s"
             return None, Reason("hold-met", f"{name}: no recurring bottleneck ({rate}; {_said(worst)})")
         if not seen.sample.restartable:
-            text = f"{name}: {why.text}, but it was not started in a way that lets it be restarted"
+            text = f"{name}: {why.text}, but it cannot be restarted, because it was not started by gate.start"
             return None, Reason("hold-not-restartable", text)
         useless = refusals(memory) | _verdicts(memory, metrics, evaluation.pool.slots)
         return Finding(memory, metrics, worst, why, useless, rising), None

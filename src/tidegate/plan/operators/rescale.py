@@ -138,7 +138,8 @@ def serve(
     change = change_of(metrics, rescaling, memory, failed_tasks=metrics.failed_tasks if more_source else 0.0)
     promise = _promise(rescaling, metrics, change.pause_s)
     if more_source:
-        text = f"{metrics.name}: {finding.why.text}; its source gets more, smaller tasks ({level}): {promise}"
+        more = f"its source gets more, smaller tasks ({level})"
+        text = f"{metrics.name}: {finding.why.text}; {more}: {promise} is accepted"
         return change, Reason("rescale-failures", text)
     said = f"{metrics.name}: {finding.why.text}; {found.text}"
     if not found.rescale:
@@ -150,8 +151,8 @@ def serve(
     if back_s > rule.payback_s and not pressing:
         text = f"{said}; {promise} would be paid back in {back_s:.0f} s, {rule.payback_s:.0f} s allowed"
         return None, Reason("hold-payback", text)
-    paid = f"which is justified because {finding.why.text}" if pressing else f"paid back in {back_s:.0f} s"
-    return change, Reason(f"rescale-{found.cause}", f"{said} ({level}): {promise}, {paid}")
+    paid = f"is justified because {finding.why.text}" if pressing else f"is paid back in {back_s:.0f} s"
+    return change, Reason(f"rescale-{found.cause}", f"{said} ({level}): {promise} {paid}")
 
 
 def _without_state(rescaling: Rescaling, metrics: ApplicationMetrics) -> Rescaling:

@@ -107,7 +107,7 @@ def still_useless(useless: Useless, operator: OperatorMetrics, metrics: Applicat
 def refusals(memory: ApplicationMemory) -> dict[str, str]:
     """Operators whose parallelism did not change although it was requested twice."""
     return {
-        name: f"its parallelism did not change when asked {count} times: it is fixed"
+        name: f"its parallelism did not change after {count} requests: it is fixed"
         for name, count in memory.parallelism_ignored.items()
         if count >= _FIXED_AFTER
     }

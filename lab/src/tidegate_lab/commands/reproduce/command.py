@@ -44,7 +44,7 @@ def reproduce(
     rate: Annotated[
         float | None, typer.Option(min=1.0, help="mestream: rows per second instead of the default.")
     ] = None,
-    source: Annotated[Source, typer.Option(help="qos-classes: rows from our own source, or Kafka.")] = Source.TIDEGATE,
+    source: Annotated[Source, typer.Option(help="qos-classes: Tidegate's own source, or Kafka.")] = Source.TIDEGATE,
     only: Annotated[
         str, typer.Option(help="Comma-separated. together: only these runs; model-check: only these rows, from 1.")
     ] = "",
