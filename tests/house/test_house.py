@@ -49,7 +49,7 @@ MANY_PARAMETERS = {
 SAME_NAMES = {
     *("ApplicationSpec", "Batches", "Candidate", "Classes", "Clock", "Column", "Cost", "Driver", "Files"),
     *("Grant", "History", "HostSpec", "Judgement", "Kind", "Knobs", "Line", "Note", "Objective", "OperatorProfile"),
-    *("OperatorSettings", "Outcomes", "Outlook", "Prediction", "Problem", "Request", "Schedule", "Score", "Seating"),
+    *("OperatorSettings", "Outcomes", "Outlook", "Prediction", "Problem", "Schedule", "Score", "Seating"),
     *("Section", "Series", "StageBook", "Standing", "Task", "Trial", "Walk"),
 }
 """Public classes of the product that share their name with another one. This list, too, may only become shorter."""

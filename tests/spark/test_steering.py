@@ -26,8 +26,8 @@ from tests.spark.conftest import (
 )
 from tidegate.adapters.spark.admission import (
     GateLimit,
+    GateRequest,
     InForce,
-    Request,
     read_admission,
     read_answer,
     write_admission,
@@ -337,14 +337,14 @@ def test_a_closed_gate_opens_by_itself_with_the_limit_that_was_asked(tmp_path: P
     start_ms = int(time.time() * 1000) - 60_000
     reader = LoadReader({"load": "100", "gate": str(path), "start_ms": str(start_ms)})
     start = reader.initialOffset()
-    write_request(path, Request(GateLimit(7), closed_until_s=time.time() + 600.0))
+    write_request(path, GateRequest(GateLimit(7), closed_until_s=time.time() + 600.0))
     assert reader.latestOffset(start) == start
     answer = read_answer(path)
     assert answer is not None
     assert (answer.closed, answer.admission) == (True, GateLimit(7))
-    write_request(path, Request(GateLimit(7), closed_until_s=time.time() + 1.0))
+    write_request(path, GateRequest(GateLimit(7), closed_until_s=time.time() + 1.0))
     wait_for(lambda: reader.latestOffset(start)["row"] == 7, "the end of the closure")
-    write_request(path, Request(None, closed_until_s=time.time() - 1.0))
+    write_request(path, GateRequest(None, closed_until_s=time.time() - 1.0))
     assert reader.latestOffset(start)["row"] > 1000, "nothing is asked any more: all rows"
 
 

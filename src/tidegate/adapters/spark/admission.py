@@ -33,7 +33,7 @@ class GateLimit:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class GateRequest:
     """What is requested from a gate."""
 
     admission: GateLimit | None = None
@@ -54,25 +54,25 @@ class InForce:
     """True if no batch starts, whatever the limit is."""
 
 
-def write_request(path: Path, request: Request) -> None:
+def write_request(path: Path, request: GateRequest) -> None:
     """Send a new request to a gate."""
     admission = asdict(request.admission) if request.admission is not None else {}
     _replace(path, admission | {"closed_until_s": request.closed_until_s})
 
 
-def read_request(path: Path) -> Request:
+def read_request(path: Path) -> GateRequest:
     """The current request; an empty one if the file is missing or unreadable."""
     fields = _read(path)
     try:
         closed_until_s = float(fields.get("closed_until_s") or 0.0)
     except (ValueError, TypeError):
         closed_until_s = 0.0
-    return Request(_admission(fields), closed_until_s)
+    return GateRequest(_admission(fields), closed_until_s)
 
 
 def write_admission(path: Path, admission: GateLimit) -> None:
     """Request another limit from an open gate."""
-    write_request(path, Request(admission))
+    write_request(path, GateRequest(admission))
 
 
 def read_admission(path: Path) -> GateLimit | None:

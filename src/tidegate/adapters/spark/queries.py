@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from tidegate.adapters.spark.admission import GateLimit, InForce, Request, forget_gate, read_answer, write_request
+from tidegate.adapters.spark.admission import GateLimit, GateRequest, InForce, forget_gate, read_answer, write_request
 from tidegate.adapters.spark.limits import SourceLimits
 from tidegate.adapters.spark.rebalance import Rebalanced, rebalance
 from tidegate.adapters.spark.schedulerpools import in_pool
@@ -117,7 +117,7 @@ class RestartableQuery:
         if self._asked is None and not closed_until_s:
             self._gate.unlink(missing_ok=True)
         else:
-            write_request(self._gate, Request(self._asked, closed_until_s))
+            write_request(self._gate, GateRequest(self._asked, closed_until_s))
 
     def release(self) -> None:
         """Withdraw all requests to the source, so that its own limit applies again."""
