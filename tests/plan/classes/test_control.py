@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tidegate.domain.qos import QosClass
 from tidegate.model.fluid import needed_rates
-from tidegate.plan.classes.control import Classes, Grant, Load, step
+from tidegate.plan.classes.control import ClassArrays, Grant, Load, step
 from tidegate.plan.settings import PredictiveSettings
 
 RULES = (
@@ -17,7 +17,7 @@ RULES = (
     QosClass(latency_s=0.5, weight=3),
     QosClass(latency_s=0.8, weight=1, floor=0.2),
 )
-CLASSES = Classes.of(RULES)
+CLASSES = ClassArrays.of(RULES)
 
 
 def load(backlog: list[float], rates: list[float], group: list[int], row_s: float = 0.001) -> Load:

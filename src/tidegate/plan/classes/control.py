@@ -24,7 +24,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Classes:
+class ClassArrays:
     """Service classes as arrays, in the order of their index."""
 
     latency_s: Floats
@@ -34,9 +34,9 @@ class Classes:
     """0 for the heaviest class. Classes of the same weight share a level."""
 
     @classmethod
-    def of(cls, rules: Sequence[QosClass]) -> Classes:
+    def of(cls, rules: Sequence[QosClass]) -> ClassArrays:
         """
-        >>> Classes.of([QosClass(weight=1), QosClass(weight=6), QosClass(weight=1)]).level.tolist()
+        >>> ClassArrays.of([QosClass(weight=1), QosClass(weight=6), QosClass(weight=1)]).level.tolist()
         [1, 0, 1]
         """
         weight = np.array([rule.weight for rule in rules])
@@ -78,11 +78,11 @@ class Grant:
 
 
 def step(
-    load: Load, classes: Classes, rule: PredictiveSettings, cpus: float, interval_s: float, demand_cap: float = 1.0
+    load: Load, classes: ClassArrays, rule: PredictiveSettings, cpus: float, interval_s: float, demand_cap: float = 1.0
 ) -> Grant:
     """Share `cpus` for one interval. `demand_cap` (anti-saturation) lowers the total demand on the host.
 
-    >>> classes = Classes.of([QosClass(latency_s=0.3, weight=6), QosClass(latency_s=0.8, weight=1)])
+    >>> classes = ClassArrays.of([QosClass(latency_s=0.3, weight=6), QosClass(latency_s=0.8, weight=1)])
     >>> load = Load(np.array([0.0, 900.0]), np.array([[100.0] * 5, [300.0] * 5]), np.array([100.0, 200.0]),
     ...             row_s=np.array([0.004, 0.004]), group=np.array([0, 1]), most_cpus=np.full(2, np.inf))
     >>> grant = step(load, classes, PredictiveSettings(), cpus=1.0, interval_s=1.0)

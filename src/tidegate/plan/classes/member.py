@@ -17,7 +17,7 @@ from tidegate.evaluate.evaluation import Evaluation
 from tidegate.evaluate.expected import ALL_AT_ONCE
 from tidegate.evaluate.table import Flags, Floats, Ints
 from tidegate.model.queueing import bulk_response
-from tidegate.plan.classes.control import Classes, Load
+from tidegate.plan.classes.control import ClassArrays, Load
 from tidegate.plan.settings import PredictiveSettings
 
 _LEAST_BUDGET = 0.1
@@ -195,9 +195,9 @@ def load_of(members: Members) -> Load:
     )
 
 
-def classes_of(members: Members) -> Classes:
+def classes_of(members: Members) -> ClassArrays:
     """Every application is its own class here: what its objective leaves for a backlog depends on its trigger."""
-    return Classes(
+    return ClassArrays(
         latency_s=members.budget_s,
         weight=members.weight,
         floor=members.floor,
