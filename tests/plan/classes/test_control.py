@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tidegate.domain.qos import QosClass
 from tidegate.model.fluid import needed_rates
-from tidegate.plan.classes.control import ClassArrays, Grant, Load, step
+from tidegate.plan.classes.control import ClassArrays, CpuGrants, Load, step
 from tidegate.plan.settings import PredictiveSettings
 
 RULES = (
@@ -28,7 +28,7 @@ def load(backlog: list[float], rates: list[float], group: list[int], row_s: floa
     )  # fmt: skip
 
 
-def decide(seen: Load, cpus: float, demand_cap: float = 1.0) -> Grant:
+def decide(seen: Load, cpus: float, demand_cap: float = 1.0) -> CpuGrants:
     return step(seen, CLASSES, PredictiveSettings(), cpus, interval_s=1.0, demand_cap=demand_cap)
 
 

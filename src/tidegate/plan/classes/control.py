@@ -66,7 +66,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
+class CpuGrants:
     """The grants of one step, by application, for the next interval."""
 
     needed_cpus: Floats
@@ -79,7 +79,7 @@ class Grant:
 
 def step(
     load: Load, classes: ClassArrays, rule: PredictiveSettings, cpus: float, interval_s: float, demand_cap: float = 1.0
-) -> Grant:
+) -> CpuGrants:
     """Share `cpus` for one interval. `demand_cap` (anti-saturation) lowers the total demand on the host.
 
     >>> classes = ClassArrays.of([QosClass(latency_s=0.3, weight=6), QosClass(latency_s=0.8, weight=1)])
@@ -104,7 +104,7 @@ def step(
     if short:
         levels = int(classes.level.max()) + 1
         granted, _ = share_by_level(needed, floors, classes.level[load.group], levels, room)
-    return Grant(
+    return CpuGrants(
         needed_cpus=needed,
         cpus=granted,
         admission_rows=np.where(granted < needed, np.maximum(granted / load.row_s * interval_s, 1.0), np.inf),
