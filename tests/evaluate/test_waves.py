@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.domain.cost import Cost
+from tidegate.domain.cost import BatchCost
 from tidegate.evaluate.waves import WavesMemory, learn
 
-_COST = Cost(batch_s=0.0, row_s=0.01, overhead_s=0.2)
+_COST = BatchCost(batch_s=0.0, row_s=0.01, overhead_s=0.2)
 _WAVES_S, _BLURRED_S = 0.2 + 10 / (32 / 3), 0.2 + 10 / 14
 """1000 rows of 32 equal tasks on 14 slots: three waves, or no slot idle."""
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tidegate.domain.cost import Cost
+from tidegate.domain.cost import BatchCost
 from tidegate.model import batchwalk
 from tidegate.model.queueing import Queue, bulk_response
 from tidegate.model.rollout import Candidate, Outlook, Query, rollout
@@ -39,7 +39,7 @@ def one(query: Query, rate: float, candidate: Candidate) -> Outlook:
 
 def test_a_query_in_step_with_its_trigger_has_the_bulk_response() -> None:
     seen = one(replace(EXACT, trigger_in_s=5.0), 100, fixed(2))
-    expected = bulk_response(100, Cost(0.0, 0.01, 0.5), slots=2, interval_s=5.0)
+    expected = bulk_response(100, BatchCost(0.0, 0.01, 0.5), slots=2, interval_s=5.0)
     assert seen.mean_s[0, 0] == pytest.approx(expected.mean_s, rel=0.01)
     assert seen.p99_s[0, 0] == pytest.approx(expected.quantile_s(0.99), rel=0.01)
     assert seen.late_share[0, 0] == pytest.approx(0.0, abs=1e-6)
@@ -48,7 +48,7 @@ def test_a_query_in_step_with_its_trigger_has_the_bulk_response() -> None:
 def test_batches_that_overrun_approach_their_steady_length() -> None:
     query = replace(EXACT, interval_s=1.0)
     seen = rollout(query, steady(160, 300), [fixed(2, 300)], 300.0, 1.0)
-    expected = bulk_response(160, Cost(0.0, 0.01, 0.5), slots=2, interval_s=1.0)
+    expected = bulk_response(160, BatchCost(0.0, 0.01, 0.5), slots=2, interval_s=1.0)
     assert seen.p50_s[0, 0] == pytest.approx(expected.quantile_s(0.5), rel=0.05)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log
 
-from tidegate.domain.cost import Cost
+from tidegate.domain.cost import BatchCost
 from tidegate.model.batch import batch_time
 from tidegate.model.slotpath import effective_slots_at
 
@@ -38,14 +38,14 @@ class WavesMemory:
 
 
 def learn(
-    memory: WavesMemory, cost: Cost, rows: float, slots: float, tasks: Sequence[int], work: Sequence[float],
+    memory: WavesMemory, cost: BatchCost, rows: float, slots: float, tasks: Sequence[int], work: Sequence[float],
     measured_s: float,
 ) -> None:  # fmt: skip
     """Learn from a batch on warm executors. `tasks` and `work` are those of its operators.
 
     >>> memory = WavesMemory()
     >>> for _ in range(40):  # 12 slot-seconds in 2 s on 6 slots, though 8 tasks take two waves on 4 of them
-    ...     learn(memory, Cost(0.0, 0.01, 0.0), 1200, 6, [8], [1.0], measured_s=2.0)
+    ...     learn(memory, BatchCost(0.0, 0.01, 0.0), 1200, 6, [8], [1.0], measured_s=2.0)
     >>> memory.in_waves
     False
     """

@@ -12,7 +12,7 @@ from math import isfinite
 
 import numpy as np
 
-from tidegate.domain.cost import Cost
+from tidegate.domain.cost import BatchCost
 from tidegate.evaluate.evaluation import Evaluation
 from tidegate.evaluate.expected import ALL_AT_ONCE
 from tidegate.evaluate.table import Flags, Floats, Ints
@@ -216,7 +216,7 @@ def rows_limits(members: Members, granted: Floats) -> Floats:
 def response_text(members: Members, at: int, slots_of: float) -> str:
     """Expected response with this many slots, in words."""
     loads, place = members.evaluation.loads, int(members.places[at])
-    cost = Cost(float(loads.batch_s[place]), float(loads.row_s[place]), float(loads.overhead_s[place]))
+    cost = BatchCost(float(loads.batch_s[place]), float(loads.row_s[place]), float(loads.overhead_s[place]))
     response = bulk_response(
         float(members.rows_per_s[at]),
         cost,
