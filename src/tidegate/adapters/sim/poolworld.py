@@ -11,7 +11,7 @@ from heapq import heappop
 from typing import TypeVar
 
 from tidegate.adapters.sim.application import SimApplication
-from tidegate.adapters.sim.driver import Driver
+from tidegate.adapters.sim.driver import SimDriver
 from tidegate.adapters.sim.executors import Executors
 from tidegate.adapters.sim.faults import ExecutorLost, Fault, MetricsMissing, MetricsStale, SlowStart
 from tidegate.adapters.sim.gate import Shared, SimGate
@@ -43,7 +43,7 @@ class PoolWorld:
     ) -> None:
         self.executors = executors
         self.slots: Slots[SimGate] = Slots(executors.slots_each, host_cpus, cold_cpus)
-        self.driver: Driver[SimGate] = Driver(driver_cpus)
+        self.driver: SimDriver[SimGate] = SimDriver(driver_cpus)
         self._shared = Shared(executors, self.slots, self.driver, start_s)
         timelines: dict[LoadProfile, Timeline] = {}
         self.gates = tuple(
