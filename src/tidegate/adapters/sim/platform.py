@@ -9,7 +9,7 @@ import numpy as np
 
 from tidegate.adapters.sim.arrivals import Arrivals
 from tidegate.adapters.sim.events import Event, KillNode, KillOperator, NewNode, NewOperator, NewSinusOperator, Schedule
-from tidegate.adapters.sim.history import History
+from tidegate.adapters.sim.history import RateHistory
 from tidegate.adapters.sim.measures import overload, relative_latency, sum_by, utilisation
 from tidegate.adapters.sim.network import compile_network
 from tidegate.adapters.sim.result import Recorder
@@ -41,7 +41,7 @@ class Platform:
         self.schedules: list[dict[str, Any]] = []
         self.applications = Recorder(tuple(spec.name for spec in self.network.applications))
         self.hosts = Recorder(tuple(host.name for host in self.network.hosts))
-        self.history = History(len(self.network.tasks))
+        self.history = RateHistory(len(self.network.tasks))
         self.alive_s = np.zeros(len(self.network.hosts))
         self._there: Flags = np.zeros(len(self.network.hosts), dtype=np.bool_)
         self._arrivals = Arrivals(self.network.loads)
