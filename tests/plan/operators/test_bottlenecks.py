@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.plan.operators.worlds import batch, metrics_of, operator
 from tidegate.domain import ApplicationSample, DriverTimes
 from tidegate.evaluate.bottleneck import (
+    BottleneckKind,
     Cause,
-    Kind,
     Links,
     Rescaling,
     best_rescaling,
@@ -63,7 +63,7 @@ def test_bottleneck_time_is_the_larger_of_compute_and_communication() -> None:
     time = bottleneck_time(metrics.operators[0], slots=8)
     assert time.compute_s == pytest.approx(1.0 / 4)
     assert time.communication_s == pytest.approx(3.0 / 4), "bytes over measured bandwidth, in and out"
-    assert time.kind is Kind.COMMUNICATION
+    assert time.kind is BottleneckKind.COMMUNICATION
     assert bottleneck_time(metrics.operators[0], slots=2).communication_s == pytest.approx(3.0 / 2), "two slots only"
 
 

@@ -13,15 +13,15 @@ from tidegate.evaluate.bottleneck.threshold import (
     refit,
     same_order,
 )
-from tidegate.evaluate.bottleneck.times import BottleneckTime, Kind, bottleneck_time, worst_operator
+from tidegate.evaluate.bottleneck.times import BottleneckKind, BottleneckTime, bottleneck_time, worst_operator
 
 __all__ = [
     "LEAST_GAIN",
     "ApplicationMetrics",
+    "BottleneckKind",
     "BottleneckTime",
     "Cause",
     "Diagnosis",
-    "Kind",
     "Links",
     "OperatorMetrics",
     "Rescaling",
