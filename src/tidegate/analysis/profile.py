@@ -23,7 +23,7 @@ _SPREAD = 0.05  # spread relative to the mean batch size; below it slope and int
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class FittedLine:
     """`y = intercept + slope · x` by least squares, with the standard error of the slope."""
 
     intercept: float
@@ -36,7 +36,7 @@ class Line:
         return self.slope - half, self.slope + half
 
 
-def fit_line(x: Floats, y: Floats) -> Line | None:
+def fit_line(x: Floats, y: Floats) -> FittedLine | None:
     """Fit a line; None for fewer than three points or if all have the same x."""
     if len(x) < 3:
         return None
@@ -47,7 +47,7 @@ def fit_line(x: Floats, y: Floats) -> Line | None:
     slope = float(centred @ y) / spread
     residual = y - y.mean() - slope * centred
     freedom = len(x) - 2
-    return Line(
+    return FittedLine(
         float(y.mean()) - slope * float(x.mean()), slope, sqrt(float(residual @ residual) / freedom / spread), freedom
     )
 
@@ -232,7 +232,7 @@ def load_trend(table: MetricTable) -> LoadTrend | None:
     energy = float(residual @ residual)
     rho = float(residual[1:] @ residual[:-1]) / energy if energy > 0 else 0.0
     widening = sqrt((1 + max(0.0, min(rho, 0.99))) / (1 - max(0.0, min(rho, 0.99))))
-    low, high = Line(line.intercept, line.slope, line.slope_error * widening, line.freedom).slope_bounds()
+    low, high = FittedLine(line.intercept, line.slope, line.slope_error * widening, line.freedom).slope_bounds()
     return LoadTrend(max(0.0, line.intercept), line.slope, low, high)
 
 
