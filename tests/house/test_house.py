@@ -48,7 +48,7 @@ MANY_PARAMETERS = {
 
 SAME_NAMES = {
     *("ApplicationSpec", "Clock"),
-    *("HostSpec", "Note", "Objective", "OperatorProfile"),
+    *("HostSpec", "Note", "OperatorProfile"),
     *("OperatorSettings", "Outcomes", "Outlook", "Prediction", "Problem", "Schedule", "Score", "Seating"),
     *("Section", "Series", "StageBook", "Standing", "Task", "Trial", "Walk"),
 }

@@ -2,7 +2,7 @@
 
 from .bounds import lower_bound
 from .configure import Configuration, OperatorChoice, configure
-from .criteria import CRITERIA, Constraint, Objective, at_most, capacity
+from .criteria import CRITERIA, Constraint, WeightedCriteria, at_most, capacity
 from .instance import read_instance, write_instance
 from .islands import Engine, IslandResult, merge, solve_island, solve_islands
 from .packing import Packing, pack
@@ -21,7 +21,6 @@ __all__ = [
     "Host",
     "InvalidInstance",
     "IslandResult",
-    "Objective",
     "OperatorChoice",
     "Packing",
     "Problem",
@@ -31,6 +30,7 @@ __all__ = [
     "Task",
     "Tidegate",
     "Tradeoff",
+    "WeightedCriteria",
     "at_most",
     "capacity",
     "configure",
