@@ -48,7 +48,7 @@ MANY_PARAMETERS = {
 
 SAME_NAMES = {
     *("ApplicationSpec", "Clock"),
-    *("HostSpec", "Note", "OperatorProfile"),
+    *("HostSpec", "Note"),
     *("OperatorSettings", "Outcomes", "Outlook", "Prediction", "Problem", "Schedule", "Score", "Seating"),
     *("Section", "Series", "StageBook", "Standing", "Task", "Trial", "Walk"),
 }
