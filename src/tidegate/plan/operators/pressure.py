@@ -25,7 +25,7 @@ _CATCHES_UP = 1.5  # a batch this much larger than usual after a restart clears 
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class RisingLoad:
     """Rising arrivals: the expected rate, and the slots available for it."""
 
     rows_per_s: float
@@ -77,7 +77,7 @@ def trigger(
     objective: Objective,
     rule: OperatorSettings,
     now_s: float,
-    outlook: Outlook | None = None,
+    outlook: RisingLoad | None = None,
 ) -> Reason | None:
     """Why something should be done, or None."""
     if _overloaded(memory.batches[-rule.recurrences - 1 :], rule.recurrences, metrics.interval_s):
