@@ -87,7 +87,7 @@ class KillOperator(Section):
     id: Name
 
 
-class Schedule(Section):
+class ScheduleTasks(Section):
     """Place every task again, based on the measurements so far."""
 
     event: Literal["Schedule"]
@@ -96,5 +96,5 @@ class Schedule(Section):
 
 
 Event = Annotated[
-    NewNode | NewOperator | NewSinusOperator | KillNode | KillOperator | Schedule, Field(discriminator="event")
+    NewNode | NewOperator | NewSinusOperator | KillNode | KillOperator | ScheduleTasks, Field(discriminator="event")
 ]

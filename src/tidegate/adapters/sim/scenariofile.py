@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import yaml
 
-from tidegate.adapters.sim.events import KillNode, KillOperator, NewNode, NewOperator, NewSinusOperator, Schedule
+from tidegate.adapters.sim.events import KillNode, KillOperator, NewNode, NewOperator, NewSinusOperator, ScheduleTasks
 from tidegate.adapters.sim.poolspec import PoolApplicationSpec, PoolOperatorSpec
 from tidegate.adapters.sim.scenario import Scenario
 from tidegate.adapters.sim.workload import ApplicationSpec, OperatorSpec
@@ -201,7 +201,7 @@ def _event_findings(scenario: Scenario) -> Iterator[Finding]:
             elif event.at_s < born[event.id]:
                 message = f"{event.event} at {event.at_s:g} s comes before {event.id} is there ({born[event.id]:g} s)"
                 yield (*where, "at_s"), message
-        if isinstance(event, Schedule) and event.scheduler and (unknown := unknown_scheduler(event.scheduler)):
+        if isinstance(event, ScheduleTasks) and event.scheduler and (unknown := unknown_scheduler(event.scheduler)):
             yield (*where, "scheduler"), unknown
         if event.at_s > scenario.duration_s:
             message = f"{event.event} at {event.at_s:g} s comes after the end ({scenario.duration_s:g} s)"
