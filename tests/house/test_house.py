@@ -49,7 +49,7 @@ MANY_PARAMETERS = {
 SAME_NAMES = {
     *("ApplicationSpec", "Clock"),
     *("HostSpec", "Note"),
-    *("OperatorSettings", "Problem", "Schedule", "Score", "Seating"),
+    *("OperatorSettings", "Problem", "Score", "Seating"),
     *("Section", "Series", "StageBook", "Standing", "Task", "Trial", "Walk"),
 }
 """Public classes of the product that share their name with another one. This list, too, may only become shorter."""
