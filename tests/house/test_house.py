@@ -47,7 +47,7 @@ MANY_PARAMETERS = {
 
 
 SAME_NAMES = {
-    *("ApplicationSpec", "Clock"),
+    *("ApplicationSpec",),
     *("HostSpec", "Note"),
     *("OperatorSettings", "Problem", "Score", "Seating"),
     *("Section", "Series", "StageBook", "Standing", "Task", "Trial", "Walk"),

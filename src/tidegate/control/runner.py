@@ -8,7 +8,7 @@ from collections.abc import Callable
 from tidegate.control.controller import Controller
 from tidegate.control.journal import Entry
 from tidegate.control.overhead import Overhead
-from tidegate.control.ports import Clock, Cluster, Journal, KnowledgeStore
+from tidegate.control.ports import Cluster, Journal, KnowledgeStore, RunnerClock
 from tidegate.control.steering import Steering
 from tidegate.domain import Decision, Mode, Receipt
 from tidegate.domain.codec import to_tree
@@ -37,7 +37,7 @@ class Runner:
         self,
         cluster: Cluster,
         controller: Controller,
-        clock: Clock,
+        clock: RunnerClock,
         journal: Journal,
         store: KnowledgeStore,
         reload: Callable[[], Policy | None] = lambda: None,
