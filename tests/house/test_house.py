@@ -47,8 +47,7 @@ MANY_PARAMETERS = {
 
 
 SAME_NAMES = {
-    *("ApplicationSpec",),
-    *("HostSpec", "Note"),
+    *("Note",),
     *("OperatorSettings", "Problem", "Score", "Seating"),
     *("Section", "Series", "StageBook", "Standing", "Task", "Trial", "Walk"),
 }

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from tidegate.adapters.sim.section import Amount, Angle, Load, Name, Positive, Section
-from tidegate.adapters.sim.workload import ApplicationSpec, HostSpec, OperatorSpec, Resources
+from tidegate.adapters.sim.workload import Resources, ScenarioApplication, ScenarioHost, ScenarioOperator
 from tidegate.load import Sinusoid
 
 PAPER_COST_S = 1 / 25  # Melnik et al. 2019: a core does 25 rows per unit of time
@@ -22,8 +22,8 @@ class NewNode(Section):
     region: str = "here"
     cost_per_hour: Amount = 0.0
 
-    def host(self) -> HostSpec:
-        return HostSpec(
+    def host(self) -> ScenarioHost:
+        return ScenarioHost(
             name=self.id, cpu=self.cpu, resources=self.resources, region=self.region, cost_per_hour=self.cost_per_hour
         )
 
@@ -41,8 +41,8 @@ class NewOperator(Section):
     max_cpu: Positive | None = None
     selectivity: Amount = 1.0
 
-    def application(self) -> ApplicationSpec:
-        operator = OperatorSpec(
+    def application(self) -> ScenarioApplication:
+        operator = ScenarioOperator(
             name=self.id,
             cost=self.cost,
             holds=self.holds,
@@ -50,7 +50,7 @@ class NewOperator(Section):
             parallelism=self.parallelism,
             max_cpu=self.max_cpu,
         )
-        return ApplicationSpec(name=self.id, load=self.load, operators=(operator,))
+        return ScenarioApplication(name=self.id, load=self.load, operators=(operator,))
 
 
 class NewSinusOperator(Section):
@@ -65,10 +65,10 @@ class NewSinusOperator(Section):
     phase: Angle = 0.0
     cost: Amount | dict[str, Amount] = PAPER_COST_S
 
-    def application(self) -> ApplicationSpec:
+    def application(self) -> ScenarioApplication:
         load = Sinusoid(self.baseline, self.amplitude, self.period_s, self.phase)
-        operator = OperatorSpec(name=self.id, cost=self.cost)
-        return ApplicationSpec(name=self.id, load=load, operators=(operator,))
+        operator = ScenarioOperator(name=self.id, cost=self.cost)
+        return ScenarioApplication(name=self.id, load=load, operators=(operator,))
 
 
 class KillNode(Section):

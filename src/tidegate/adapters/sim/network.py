@@ -12,7 +12,7 @@ from tidegate.adapters.sim.plant import Link, Plant, Task
 from tidegate.adapters.sim.scenario import Scenario
 from tidegate.adapters.sim.scenariofile import input_names, weight_rows
 from tidegate.adapters.sim.state import Floats, Ints
-from tidegate.adapters.sim.workload import ApplicationSpec, HostSpec, OperatorSpec
+from tidegate.adapters.sim.workload import ScenarioApplication, ScenarioHost, ScenarioOperator
 from tidegate.domain import InvalidInput
 from tidegate.load import LoadProfile
 
@@ -22,8 +22,8 @@ class Network:
     """Everything that can ever exist in a scenario, compiled. Events switch it on and off."""
 
     resources: tuple[str, ...]
-    hosts: tuple[HostSpec, ...]
-    applications: tuple[ApplicationSpec, ...]
+    hosts: tuple[ScenarioHost, ...]
+    applications: tuple[ScenarioApplication, ...]
     tasks: tuple[Task, ...]
     operators: tuple[str, ...]
     """The `application.operator` of each task."""
@@ -106,7 +106,7 @@ def compile_network(scenario: Scenario) -> Network:
 
 
 def _named(
-    tasks: Sequence[Task], operators: Sequence[str], applications: Sequence[ApplicationSpec]
+    tasks: Sequence[Task], operators: Sequence[str], applications: Sequence[ScenarioApplication]
 ) -> dict[str, tuple[int, ...]]:
     named: dict[str, list[int]] = {}
     for index, (task, operator) in enumerate(zip(tasks, operators, strict=True)):
@@ -124,7 +124,7 @@ def _order(tasks: int, links: list[Link]) -> tuple[int, ...]:
 
 
 def _instances(
-    application: ApplicationSpec, number: int, operator: OperatorSpec, resources: tuple[str, ...]
+    application: ScenarioApplication, number: int, operator: ScenarioOperator, resources: tuple[str, ...]
 ) -> list[Task]:
     cost = operator.cost if isinstance(operator.cost, dict) else {"cpu": operator.cost}
     name = application.full_name(operator)
@@ -142,7 +142,7 @@ def _instances(
     ]
 
 
-def _shares(operator: OperatorSpec, sender: int) -> list[float]:
+def _shares(operator: ScenarioOperator, sender: int) -> list[float]:
     """The part of a sender's rows that goes to each instance."""
     rows = weight_rows(operator)
     if not rows:
@@ -151,7 +151,7 @@ def _shares(operator: OperatorSpec, sender: int) -> list[float]:
     return [weight / sum(row) for weight in row]
 
 
-def _distances(scenario: Scenario, hosts: tuple[HostSpec, ...]) -> Floats:
+def _distances(scenario: Scenario, hosts: tuple[ScenarioHost, ...]) -> Floats:
     regions = sorted({host.region for host in hosts})
     apart = np.zeros((len(regions), len(regions)))
     for distance in scenario.regions:

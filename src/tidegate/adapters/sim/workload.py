@@ -18,7 +18,7 @@ def _no_cpu_twice(resources: dict[str, float]) -> dict[str, float]:
 Resources = Annotated[dict[str, Amount], AfterValidator(_no_cpu_twice)]
 
 
-class HostSpec(Section):
+class ScenarioHost(Section):
     """One host, or `count` of them (then named name-0, name-1, …)."""
 
     name: Name
@@ -48,7 +48,7 @@ class Routing(Section):
     )
 
 
-class OperatorSpec(Section):
+class ScenarioOperator(Section):
     """One operator of an application."""
 
     name: Name
@@ -65,14 +65,14 @@ class OperatorSpec(Section):
     routing: Routing = Routing()
 
 
-class ApplicationSpec(Section):
+class ScenarioApplication(Section):
     """A graph of operators and the load that enters it."""
 
     name: Name
     load: Load
-    operators: Annotated[tuple[OperatorSpec, ...], Field(min_length=1)]
+    operators: Annotated[tuple[ScenarioOperator, ...], Field(min_length=1)]
 
-    def full_name(self, operator: OperatorSpec) -> str:
+    def full_name(self, operator: ScenarioOperator) -> str:
         """`application.operator`, or just the application's name if its only operator has the same name."""
         alone = len(self.operators) == 1 and operator.name == self.name
         return self.name if alone else f"{self.name}.{operator.name}"
