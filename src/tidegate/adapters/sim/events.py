@@ -6,14 +6,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tidegate.adapters.sim.section import Amount, Angle, Load, Name, Positive, Section
+from tidegate.adapters.sim.section import Amount, Angle, Load, Name, Positive, ScenarioSection
 from tidegate.adapters.sim.workload import Resources, ScenarioApplication, ScenarioHost, ScenarioOperator
 from tidegate.load import Sinusoid
 
 PAPER_COST_S = 1 / 25  # Melnik et al. 2019: a core does 25 rows per unit of time
 
 
-class NewNode(Section):
+class NewNode(ScenarioSection):
     event: Literal["NewNode"]
     at_s: Amount
     id: Name
@@ -28,7 +28,7 @@ class NewNode(Section):
         )
 
 
-class NewOperator(Section):
+class NewOperator(ScenarioSection):
     """An operator that arrives with its own load."""
 
     event: Literal["NewOperator"]
@@ -53,7 +53,7 @@ class NewOperator(Section):
         return ScenarioApplication(name=self.id, load=self.load, operators=(operator,))
 
 
-class NewSinusOperator(Section):
+class NewSinusOperator(ScenarioSection):
     """`x(t) = a + b·sin(2πt/c + d)`, t from the start of the simulation."""
 
     event: Literal["NewSinusOperator"]
@@ -71,7 +71,7 @@ class NewSinusOperator(Section):
         return ScenarioApplication(name=self.id, load=load, operators=(operator,))
 
 
-class KillNode(Section):
+class KillNode(ScenarioSection):
     """The host is gone. Its tasks wait for the next schedule."""
 
     event: Literal["KillNode"]
@@ -79,7 +79,7 @@ class KillNode(Section):
     id: Name
 
 
-class KillOperator(Section):
+class KillOperator(ScenarioSection):
     """The operator is gone (`application.operator`, or the application's name). Its rows are dropped."""
 
     event: Literal["KillOperator"]
@@ -87,7 +87,7 @@ class KillOperator(Section):
     id: Name
 
 
-class ScheduleTasks(Section):
+class ScheduleTasks(ScenarioSection):
     """Place every task again, based on the measurements so far."""
 
     event: Literal["Schedule"]

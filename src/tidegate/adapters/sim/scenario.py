@@ -8,18 +8,18 @@ from pydantic import Field
 
 from tidegate.adapters.sim.events import Event, NewNode, NewOperator, NewSinusOperator
 from tidegate.adapters.sim.poolspec import PoolSpec
-from tidegate.adapters.sim.section import Amount, Positive, Section
+from tidegate.adapters.sim.section import Amount, Positive, ScenarioSection
 from tidegate.adapters.sim.workload import RegionDistance, ScenarioApplication, ScenarioHost
 
 
-class Delays(Section):
+class Delays(ScenarioSection):
     """Time until a task serves after it has been placed."""
 
     startup_s: Amount = Field(default=0.0, description="The first time.")
     migration_s: Amount = Field(default=0.0, description="From one host to another.")
 
 
-class Scenario(Section):
+class Scenario(ScenarioSection):
     """The whole scenario file."""
 
     name: str = "scenario"
