@@ -3,7 +3,7 @@
 from tidegate.analysis.learning.ensemble import Ensemble
 from tidegate.analysis.learning.learners import DEFAULT, LEARNERS, Learner, Reading, RiverLearner
 from tidegate.analysis.learning.predictor import LearnedPrediction, Predictor, Replay, replay
-from tidegate.analysis.learning.validation import Score
+from tidegate.analysis.learning.validation import ProgressiveScore
 
 __all__ = [
     "DEFAULT",
@@ -12,9 +12,9 @@ __all__ = [
     "LearnedPrediction",
     "Learner",
     "Predictor",
+    "ProgressiveScore",
     "Reading",
     "Replay",
     "RiverLearner",
-    "Score",
     "replay",
 ]

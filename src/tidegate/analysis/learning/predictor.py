@@ -13,7 +13,7 @@ from tidegate.analysis.learning.ensemble import Ensemble
 from tidegate.analysis.learning.features import FeatureMaker
 from tidegate.analysis.learning.learners import DEFAULT, Features, Learner
 from tidegate.analysis.learning.recursion import HELPFUL, NEEDED
-from tidegate.analysis.learning.validation import Score
+from tidegate.analysis.learning.validation import ProgressiveScore
 from tidegate.history.table import Floats, MetricTable
 
 _TOLERATED, _THRESHOLD = 0.3, 20.0  # in units of the usual error: tolerated change, threshold of its sum
@@ -67,7 +67,7 @@ class Predictor:
         if horizon < 1:
             raise ValueError(f"the horizon must be at least 1 sample, not {horizon}")
         self.target, self.horizon = target, horizon
-        self.score = Score()
+        self.score = ProgressiveScore()
         self.drifts: list[int] = []
         self.samples = 0
         self._maker = FeatureMaker(target, metrics, horizon)
@@ -132,7 +132,7 @@ class Replay:
     target: str
     horizon: int
     metrics: tuple[str, ...]
-    score: Score
+    score: ProgressiveScore
     drifts: tuple[int, ...]
     """Samples at which a drift was detected."""
     predicted: Floats
