@@ -48,7 +48,7 @@ MANY_PARAMETERS = {
 
 SAME_NAMES = {
     *("Note",),
-    *("OperatorSettings", "Problem", "Score", "Seating"),
+    *("OperatorSettings", "Problem", "Seating"),
     *("Series", "StageBook", "Standing", "Task", "Trial", "Walk"),
 }
 """Public classes of the product that share their name with another one. This list, too, may only become shorter."""

@@ -16,7 +16,7 @@ HISTORY = 1 << 15
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
+class ForecastScore:
     """The accuracy of forecasts on the rows that could be judged; None if a measure is undefined."""
 
     rows: int
@@ -40,25 +40,25 @@ class Walk:
     upper: Floats
     trusted: Bools
 
-    def score(self, warmup: int) -> Score:
+    def score(self, warmup: int) -> ForecastScore:
         """Over forecasts made at row `warmup` and later, for rows that exist and are not missing."""
         made = slice(warmup, len(self.values) - self.horizon)
         actual = self.values[warmup + self.horizon :]
         return score(actual, self.mean[made], self.lower[made], self.upper[made])
 
 
-def score(actual: Floats, mean: Floats, lower: Floats, upper: Floats) -> Score:
+def score(actual: Floats, mean: Floats, lower: Floats, upper: Floats) -> ForecastScore:
     """
     >>> score(np.array([1.0, 3.0]), np.array([1.0, 2.0]), np.array([0.0, 1.0]), np.array([2.0, 2.5])).coverage
     0.5
     """
     known = ~np.isnan(actual)
     if not known.any():
-        return Score(0, None, None, None, None, None)
+        return ForecastScore(0, None, None, None, None, None)
     actual, error = actual[known], np.abs(actual - mean)[known]
     rmse, spread = float(np.sqrt(np.mean(error**2))), float(actual.std())
     sized = actual != 0
-    return Score(
+    return ForecastScore(
         rows=len(actual),
         mae=float(error.mean()),
         rmse=rmse,
