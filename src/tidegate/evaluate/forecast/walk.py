@@ -30,7 +30,7 @@ class ForecastScore:
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
+class ForecastWalk:
     """Forecasts made at each row for `horizon` rows later. Row i saw only rows 0 … i."""
 
     values: Floats
@@ -75,7 +75,7 @@ def walk(
     seasons: Sequence[int] = (),
     bank: Forecaster | None = None,
     told: Callable[[int], object] = lambda row: None,
-) -> Walk:
+) -> ForecastWalk:
     """Show the rows one by one to a bank of one stream (by default the selecting one). `told` gets the progress."""
     bank = bank or SelectingBank(1, horizon, seasons=seasons, history=HISTORY)
     said = np.empty((3, len(values)))
@@ -86,4 +86,4 @@ def walk(
         said[:, row] = made.mean[0, horizon - 1], made.lower[0, horizon - 1], made.upper[0, horizon - 1]
         trusted[row] = made.trusted[0]
         told(row)
-    return Walk(values, horizon, said[0], said[1], said[2], trusted)
+    return ForecastWalk(values, horizon, said[0], said[1], said[2], trusted)
