@@ -48,7 +48,7 @@ MANY_PARAMETERS = {
 
 SAME_NAMES = {
     *("Note",),
-    *("OperatorSettings", "Problem", "Seating"),
+    *("OperatorSettings", "Problem"),
     *("Series", "StageBook", "Standing", "Task", "Trial"),
 }
 """Public classes of the product that share their name with another one. This list, too, may only become shorter."""
