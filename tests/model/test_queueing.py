@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegate.adapters.sim import SimApplication, SimCluster, SimOperator
-from tidegate.adapters.sim.plant import Link, Plant, Task
+from tidegate.adapters.sim.plant import Link, Plant, PlantTask
 from tidegate.domain.cost import BatchCost
 from tidegate.load.profile import Constant
 from tidegate.model.queueing import Queue, bulk_response, drain_s, erlang_c
@@ -76,7 +76,7 @@ def test_allen_cunneen_stays_near_event_true_queues(
 def test_the_plant_waits_like_constant_service() -> None:
     """Poisson rows at a task of one CPU: a row leaves the fluid plant half a service early and a step late."""
     service_s, step_s, load = 0.05, 0.005, 0.8
-    plant = Plant([Task("t", 0, cost=(service_s,), cap=1.0)], [Link(child=0)], capacity=[[1.0]], segments=1024)
+    plant = Plant([PlantTask("t", 0, cost=(service_s,), cap=1.0)], [Link(child=0)], capacity=[[1.0]], segments=1024)
     plant.start(0)
     plant.place(0, host=0)
     plant.advance(np.random.default_rng(1).poisson(load / service_s * step_s, (200_000, 1)).astype(float), step_s)

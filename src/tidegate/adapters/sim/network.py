@@ -8,7 +8,7 @@ from graphlib import TopologicalSorter
 
 import numpy as np
 
-from tidegate.adapters.sim.plant import Link, Plant, Task
+from tidegate.adapters.sim.plant import Link, Plant, PlantTask
 from tidegate.adapters.sim.scenario import Scenario
 from tidegate.adapters.sim.scenariofile import input_names, weight_rows
 from tidegate.adapters.sim.state import Floats, Ints
@@ -24,7 +24,7 @@ class Network:
     resources: tuple[str, ...]
     hosts: tuple[ScenarioHost, ...]
     applications: tuple[ScenarioApplication, ...]
-    tasks: tuple[Task, ...]
+    tasks: tuple[PlantTask, ...]
     operators: tuple[str, ...]
     """The `application.operator` of each task."""
     selectivity: Floats
@@ -66,7 +66,7 @@ def compile_network(scenario: Scenario) -> Network:
     hosts = scenario.all_hosts()
     applications = scenario.all_applications()
     resources = ("cpu", *sorted({name for host in hosts for name in host.resources}))
-    tasks: list[Task] = []
+    tasks: list[PlantTask] = []
     operators: list[str] = []
     selectivity: list[float] = []
     links: list[Link] = []
@@ -106,7 +106,7 @@ def compile_network(scenario: Scenario) -> Network:
 
 
 def _named(
-    tasks: Sequence[Task], operators: Sequence[str], applications: Sequence[ScenarioApplication]
+    tasks: Sequence[PlantTask], operators: Sequence[str], applications: Sequence[ScenarioApplication]
 ) -> dict[str, tuple[int, ...]]:
     named: dict[str, list[int]] = {}
     for index, (task, operator) in enumerate(zip(tasks, operators, strict=True)):
@@ -125,13 +125,13 @@ def _order(tasks: int, links: list[Link]) -> tuple[int, ...]:
 
 def _instances(
     application: ScenarioApplication, number: int, operator: ScenarioOperator, resources: tuple[str, ...]
-) -> list[Task]:
+) -> list[PlantTask]:
     cost = operator.cost if isinstance(operator.cost, dict) else {"cpu": operator.cost}
     name = application.full_name(operator)
     for resource in sorted({*cost, *operator.holds} - set(resources)):
         raise InvalidInput(f"{name} needs {resource}, which no host has")
     return [
-        Task(
+        PlantTask(
             name=name if operator.parallelism == 1 else f"{name}[{index}]",
             application=number,
             cost=tuple(cost.get(resource, 0.0) for resource in resources),
