@@ -49,7 +49,7 @@ MANY_PARAMETERS = {
 SAME_NAMES = {
     *("Note",),
     *("OperatorSettings", "Problem"),
-    *("Standing", "Trial"),
+    *("Standing",),
 }
 """Public classes of the product that share their name with another one. This list, too, may only become shorter."""
 
