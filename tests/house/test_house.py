@@ -47,7 +47,6 @@ MANY_PARAMETERS = {
 
 
 SAME_NAMES = {
-    *("Note",),
     *("OperatorSettings", "Problem"),
     *("Standing",),
 }
