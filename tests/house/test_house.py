@@ -46,10 +46,7 @@ MANY_PARAMETERS = {
 """What does not keep the rules yet. The lists may only become shorter."""
 
 
-SAME_NAMES = {
-    *("OperatorSettings", "Problem"),
-    *("Standing",),
-}
+SAME_NAMES = {"OperatorSettings", "Standing"}
 """Public classes of the product that share their name with another one. This list, too, may only become shorter."""
 
 
