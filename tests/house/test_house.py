@@ -18,9 +18,7 @@ COMPILED = {"kernel", "inlined"}
 COMMANDS = ("src/tidegate/cli/", "lab/src/tidegate_lab/commands/")
 """Here a parameter is an option of the command line."""
 
-LONG_FILES = {
-    "src/tidegate/plan/pool.py",
-}
+LONG_FILES: set[str] = set()
 MANY_PARAMETERS = {
     "lab/src/tidegate_lab/arena/rivals/flink.py": {"__init__"},  # the published settings
     "lab/src/tidegate_lab/experiments/fleet_run.py": {"build"},  # arguments of `tidegate fleet submit`

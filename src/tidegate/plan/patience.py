@@ -20,7 +20,7 @@ from tidegate.evaluate.table import Floats
 from tidegate.model.rollout import Candidate, rollout
 from tidegate.model.slotpath import ramp
 from tidegate.plan.demand import path_of, query_of, room_for
-from tidegate.plan.pool import WARMUP_S
+from tidegate.plan.outcomes import WARMUP_S
 
 _LATER_S = 5.0
 """Delay after which the rest would be bought: a few steps of the controller."""
