@@ -41,7 +41,6 @@ class Runner:
         journal: Journal,
         store: KnowledgeStore,
         reload: Callable[[], Policy | None] = lambda: None,
-        steering: Steering | None = None,
     ) -> None:
         self.mode = controller.policy.mode
         self.controller = controller
@@ -50,7 +49,7 @@ class Runner:
         self._journal = journal
         self._store = store
         self._reload = reload
-        self.steering = steering or Steering()
+        self.steering = Steering()
         """Users' requests while control runs."""
         self._turned = False
         self._by_hand = False
