@@ -36,7 +36,6 @@ MANY_PARAMETERS = {
     "src/tidegate/managers/operators.py": {"__init__"},
     "src/tidegate/model/batchwalk.py": {"_jump"},
     "src/tidegate/model/fluid.py": {"needed_rates"},
-    "src/tidegate/model/slotpath.py": {"ramp"},
     "src/tidegate/plan/operators/pressure.py": {"trigger"},
 }
 """What does not keep the rules yet. The lists may only become shorter."""

@@ -15,7 +15,7 @@ from tidegate.domain.cost import BatchCost
 from tidegate.model import batchwalk
 from tidegate.model.queueing import Queue, bulk_response
 from tidegate.model.rollout import Candidate, Outlook, Query, rollout
-from tidegate.model.slotpath import ramp
+from tidegate.model.slotpath import ExecutorStart, ramp
 from tidegate.model.variability import overrun_s
 
 STEPS = 60
@@ -99,7 +99,7 @@ def test_a_pause_delays_the_rows_that_come_in_it() -> None:
 
 def test_new_executors_help_when_they_have_started() -> None:
     query = replace(EXACT, interval_s=1.0, objective_s=8.0)
-    slow, quick = (ramp(2, 6, STEPS, 1.0, startup_s=startup_s, warmup_s=0.0) for startup_s in (30.0, 2.0))
+    slow, quick = (ramp(2, 6, STEPS, 1.0, start=ExecutorStart(startup_s, warmup_s=0.0)) for startup_s in (30.0, 2.0))
     seen = rollout(query, steady(220), [Candidate(path.usable, held=path.held) for path in (slow, quick)], 60.0, 1.0)
     assert seen.late_share[0, 0] > seen.late_share[1, 0] + 0.1
     assert seen.slot_seconds[:, 0].tolist() == [360.0, 360.0]
