@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegate.domain.qos import QosClass
-from tidegate.model.fluid import needed_rates
+from tidegate.model.fluid import Queues, needed_rates
 from tidegate.plan.classes.allocation import share_by_level
 from tidegate.plan.settings import PredictiveSettings
 
@@ -92,9 +92,8 @@ def step(
     aim_s = rule.set_point * classes.latency_s
     # A return that takes longer than the tolerated delay would exceed it all the way.
     back_s = np.minimum(rule.reference_s, classes.latency_s)
-    rates = needed_rates(
-        load.backlog_rows, load.expected_rows_per_s, load.rows_per_s, load.group, aim_s, back_s, interval_s
-    )
+    queues = Queues(load.backlog_rows, load.expected_rows_per_s, load.rows_per_s, load.group)
+    rates = needed_rates(queues, aim_s, back_s, interval_s)
     needed = np.minimum(load.row_s * rates, load.most_cpus)
     room = cpus * rule.utilisation * demand_cap
     # A floor refers to arrivals: a share of the need would grow with the backlog that the floor leaves behind.
