@@ -24,7 +24,6 @@ MANY_PARAMETERS = {
     "lab/src/tidegate_lab/experiments/fleet_run.py": {"build"},  # arguments of `tidegate fleet submit`
     "src/tidegate/adapters/sim/cluster.py": {"__init__"},
     "src/tidegate/adapters/sim/poolworld.py": {"__init__"},
-    "src/tidegate/evaluate/bottleneck/scaling.py": {"best_rescaling"},
     "src/tidegate/evaluate/forecast/anchor.py": {"_say", "step"},
     "src/tidegate/evaluate/forecast/arima.py": {"_update"},
     "src/tidegate/evaluate/forecast/intervals.py": {"calibrate"},

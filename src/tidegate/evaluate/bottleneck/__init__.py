@@ -4,7 +4,14 @@ from tidegate.evaluate.bottleneck.diagnosis import LEAST_GAIN, Cause, Diagnosis,
 from tidegate.evaluate.bottleneck.levels import bottleneck_levels
 from tidegate.evaluate.bottleneck.links import Links, learn_links
 from tidegate.evaluate.bottleneck.metrics import ApplicationMetrics, OperatorMetrics, aggregate, held_slots
-from tidegate.evaluate.bottleneck.scaling import Rescaling, StageScaling, best_rescaling, row_gain_s, stage_scaling
+from tidegate.evaluate.bottleneck.scaling import (
+    Rescaling,
+    StageScaling,
+    TaskLimits,
+    best_rescaling,
+    row_gain_s,
+    stage_scaling,
+)
 from tidegate.evaluate.bottleneck.threshold import (
     ThresholdModel,
     add_latency,
@@ -26,6 +33,7 @@ __all__ = [
     "OperatorMetrics",
     "Rescaling",
     "StageScaling",
+    "TaskLimits",
     "ThresholdModel",
     "add_latency",
     "aggregate",
