@@ -28,7 +28,6 @@ MANY_PARAMETERS = {
     "src/tidegate/evaluate/forecast/arima.py": {"_update"},
     "src/tidegate/evaluate/forecast/intervals.py": {"calibrate"},
     "src/tidegate/evaluate/forecast/regression.py": {"absorb"},
-    "src/tidegate/evaluate/waves.py": {"learn"},
     "src/tidegate/fleet/agent.py": {"__init__"},
     "src/tidegate/fleet/host.py": {"serve"},
     "src/tidegate/fleet/tenant.py": {"__init__"},
