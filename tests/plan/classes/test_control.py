@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegate.domain.qos import QosClass
+from tidegate.domain.serviceclasses import QosClass
 from tidegate.model.fluid import Queues, needed_rates
 from tidegate.plan.classes.control import ClassArrays, CpuGrants, Load, step
 from tidegate.plan.settings import PredictiveSettings

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tidegate.domain.qos import QosClass
+from tidegate.domain.serviceclasses import QosClass
 from tidegate.model.fluid import Queues, needed_rates
 from tidegate.plan.classes.allocation import share_by_level
 from tidegate.plan.settings import PredictiveSettings
