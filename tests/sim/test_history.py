@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tidegate.adapters.sim.history import RateHistory
+from tidegate.adapters.sim.ratehistory import RateHistory
 
 
 def remember(values: np.ndarray, length: int = 512) -> RateHistory:

@@ -17,9 +17,9 @@ from tidegate.adapters.sim.events import (
     NewSinusOperator,
     ScheduleTasks,
 )
-from tidegate.adapters.sim.history import RateHistory
 from tidegate.adapters.sim.measures import overload, relative_latency, sum_by, utilisation
 from tidegate.adapters.sim.network import compile_network
+from tidegate.adapters.sim.ratehistory import RateHistory
 from tidegate.adapters.sim.result import Recorder
 from tidegate.adapters.sim.scenario import Scenario
 from tidegate.adapters.sim.scheduling import Situation, assign
