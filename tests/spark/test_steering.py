@@ -24,7 +24,8 @@ from tests.spark.conftest import (
     wait_for_batches,
     wait_for_end,
 )
-from tidegate.adapters.spark.admission import (
+from tidegate.adapters.spark.attach import Gate, attach
+from tidegate.adapters.spark.gatefile import (
     GateLimit,
     GateRequest,
     InForce,
@@ -34,7 +35,6 @@ from tidegate.adapters.spark.admission import (
     write_answer,
     write_request,
 )
-from tidegate.adapters.spark.attach import Gate, attach
 from tidegate.adapters.spark.settings import Settings
 from tidegate.adapters.spark.source import LoadReader
 from tidegate.adapters.spark.topology import Topology

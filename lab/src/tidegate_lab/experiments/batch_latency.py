@@ -17,10 +17,10 @@ from typing import Any, TypeVar
 
 from pyspark.sql import SparkSession
 
-from tidegate.adapters.spark.admission import GateLimit
 from tidegate.adapters.spark.attach import Gate, attach
 from tidegate.adapters.spark.embedded import embedded_session
 from tidegate.adapters.spark.executors import settle_executors
+from tidegate.adapters.spark.gatefile import GateLimit
 from tidegate.adapters.spark.queries import RestartableQuery
 from tidegate.analysis.correlation import Correlations, correlate
 from tidegate.analysis.prepare import prepare

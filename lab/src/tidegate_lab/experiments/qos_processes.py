@@ -19,7 +19,7 @@ from typing import Any
 
 from tidegate.adapters.host.hosts import HostWatch
 from tidegate.adapters.host.shares import ProcessGroups
-from tidegate.adapters.spark.admission import GateLimit, write_admission
+from tidegate.adapters.spark.gatefile import GateLimit, write_admission
 from tidegate.control.clock import WallClock
 from tidegate.control.controller import Controller
 from tidegate.control.journal import SqliteJournal, read_entries

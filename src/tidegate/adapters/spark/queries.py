@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from tidegate.adapters.spark.admission import GateLimit, GateRequest, InForce, forget_gate, read_answer, write_request
+from tidegate.adapters.spark.gatefile import GateLimit, GateRequest, InForce, forget_gate, read_answer, write_request
 from tidegate.adapters.spark.limits import SourceLimits
 from tidegate.adapters.spark.rebalance import Rebalanced, rebalance
 from tidegate.adapters.spark.schedulerpools import in_pool

@@ -28,7 +28,7 @@ import numpy as np
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from tidegate.adapters.spark.admission import GateLimit, InForce, check_fence, read_request, write_answer
+from tidegate.adapters.spark.gatefile import GateLimit, InForce, check_fence, read_request, write_answer
 from tidegate.domain import InvalidInput
 from tidegate.load import Timeline, content_from_spec, profile_from_spec
 
