@@ -19,7 +19,7 @@ from tests.spark.conftest import batches, rebalances, told_rows, wait_for, wait_
 from tests.spark.keyed import CHANGELOG, keyed_check, keyed_count
 from tidegate.adapters.spark.attach import Gate
 from tidegate.adapters.spark.checkpoint import Checkpoint
-from tidegate.adapters.spark.files import HadoopFiles
+from tidegate.adapters.spark.hadoopfiles import HadoopFiles
 from tidegate.adapters.spark.settings import Settings
 from tidegate.adapters.spark.transaction import RebalanceFailed, RestartFailed, Step, Transaction
 from tidegate.control.journal import read_notes

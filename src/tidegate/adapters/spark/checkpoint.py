@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from tidegate.adapters.spark.files import HadoopFiles
+from tidegate.adapters.spark.hadoopfiles import HadoopFiles
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _STORES = ("state/*/*", "state/*/*/*")  # operator/partition; joins have named stores below that
