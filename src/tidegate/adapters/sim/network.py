@@ -11,8 +11,8 @@ import numpy as np
 from tidegate.adapters.sim.plant import Link, Plant, PlantTask
 from tidegate.adapters.sim.scenario import Scenario
 from tidegate.adapters.sim.scenariofile import input_names, weight_rows
+from tidegate.adapters.sim.scenarioparts import ScenarioApplication, ScenarioHost, ScenarioOperator
 from tidegate.adapters.sim.state import Floats, Ints
-from tidegate.adapters.sim.workload import ScenarioApplication, ScenarioHost, ScenarioOperator
 from tidegate.domain import InvalidInput
 from tidegate.load import LoadProfile
 

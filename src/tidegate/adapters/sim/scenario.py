@@ -8,8 +8,8 @@ from pydantic import Field
 
 from tidegate.adapters.sim.events import Event, NewNode, NewOperator, NewSinusOperator
 from tidegate.adapters.sim.poolspec import PoolSpec
+from tidegate.adapters.sim.scenarioparts import RegionDistance, ScenarioApplication, ScenarioHost
 from tidegate.adapters.sim.section import Amount, Positive, ScenarioSection
-from tidegate.adapters.sim.workload import RegionDistance, ScenarioApplication, ScenarioHost
 
 
 class Delays(ScenarioSection):

@@ -11,7 +11,7 @@ import yaml
 from tidegate.adapters.sim.events import KillNode, KillOperator, NewNode, NewOperator, NewSinusOperator, ScheduleTasks
 from tidegate.adapters.sim.poolspec import PoolApplicationSpec, PoolOperatorSpec
 from tidegate.adapters.sim.scenario import Scenario
-from tidegate.adapters.sim.workload import ScenarioApplication, ScenarioOperator
+from tidegate.adapters.sim.scenarioparts import ScenarioApplication, ScenarioOperator
 from tidegate.control.yamlmodel import line_of, parse_model, read_text
 from tidegate.domain import PolicyInvalid
 from tidegate.placement import unknown_scheduler
