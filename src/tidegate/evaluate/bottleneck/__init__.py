@@ -15,7 +15,7 @@ from tidegate.evaluate.bottleneck.scaling import (
 from tidegate.evaluate.bottleneck.threshold import (
     ThresholdModel,
     add_latency,
-    fit_line,
+    fit_latency_line,
     reference_bottleneck_s,
     refit,
     same_order,
@@ -41,7 +41,7 @@ __all__ = [
     "bottleneck_levels",
     "bottleneck_time",
     "diagnose",
-    "fit_line",
+    "fit_latency_line",
     "held_slots",
     "learn_links",
     "reference_bottleneck_s",

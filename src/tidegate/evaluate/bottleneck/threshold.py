@@ -50,10 +50,10 @@ class ThresholdModel:
         return self.calm_refits >= _CALM_REFITS
 
 
-def fit_line(times_s: Sequence[float], latencies_s: Sequence[float]) -> LatencyLine:
+def fit_latency_line(times_s: Sequence[float], latencies_s: Sequence[float]) -> LatencyLine:
     """Least squares, by the paper's sums.
 
-    >>> line = fit_line([10, 11, 12, 13], [1.0, 1.2, 1.4, 1.6])
+    >>> line = fit_latency_line([10, 11, 12, 13], [1.0, 1.2, 1.4, 1.6])
     >>> round(line.w, 6), round(line.b, 6), round(line.at(20), 6)
     (0.2, 1.3, 3.0)
     """
@@ -87,7 +87,7 @@ def refit(model: ThresholdModel, now_s: float) -> None:
     if len(model.points) < _LEAST_POINTS:
         return
     before = model.line
-    model.line = line = fit_line(*zip(*model.points, strict=True))
+    model.line = line = fit_latency_line(*zip(*model.points, strict=True))
     span_s = model.points[-1][0] - model.points[0][0]
     calm = before is not None and _same(before, line, span_s)
     model.calm_refits = model.calm_refits + 1 if calm else 0
