@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegate.evaluate.forecast import ArimaBank, SelectingBank
-from tidegate.evaluate.forecast.series import Series, read_series
+from tidegate.evaluate.forecast.series import CsvSeries, read_series
 from tidegate.evaluate.forecast.walk import score, walk
 
 Floats = NDArray[np.float64]
@@ -43,11 +43,11 @@ SNARIMAX_ORDERS: tuple[
 )
 
 
-def all_series(data: Path) -> dict[str, Series]:
+def all_series(data: Path) -> dict[str, CsvSeries]:
     """Every series of the folder: 29 of NAB, and requests to the World Cup site per minute."""
     found = {path.stem: read_series(path, "value") for path in sorted((data / "nab" / "data").glob("*/*.csv"))}
     minutes = read_series(data / "worldcup98" / "requests_per_minute.csv", "count")
-    found["worldcup98 (minutes)"] = Series(minutes.values[-MINUTES_KEPT:], minutes.seasons)
+    found["worldcup98 (minutes)"] = CsvSeries(minutes.values[-MINUTES_KEPT:], minutes.seasons)
     return found
 
 
@@ -77,7 +77,7 @@ def snarimax(values: Floats, horizons: list[int], season: int, order: dict[str, 
     return made
 
 
-def quality(series: dict[str, Series], horizons: list[int], with_river: bool) -> None:
+def quality(series: dict[str, CsvSeries], horizons: list[int], with_river: bool) -> None:
     names = ["tidegate", "last value", "day", "week", "snarimax"]
     table: dict[int, list[list[float]]] = {horizon: [] for horizon in horizons}
     for name, known in series.items():

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from tidegate.adapters.sim.arrivals import Arrivals
-from tidegate.adapters.sim.plant import Link, Plant, Task
+from tidegate.adapters.sim.plant import Link, Plant, PlantTask
 from tidegate.load import Sinusoid
 
 DAY_S = 86_400
@@ -33,7 +33,7 @@ def build(applications: int, seed: int) -> tuple[Plant, Arrivals]:
     random = np.random.default_rng(seed)
     hosts = -(-applications // TASKS_PER_HOST)
     plant = Plant(
-        [Task(f"t{index}", index, cost=(0.04,)) for index in range(applications)],
+        [PlantTask(f"t{index}", index, cost=(0.04,)) for index in range(applications)],
         [Link(index) for index in range(applications)],
         [[32.0]] * hosts,
     )

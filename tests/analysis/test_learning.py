@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.analysis.test_correlation import table_of
-from tidegate.analysis.learning import LEARNERS, Ensemble, Predictor, Score, replay
+from tidegate.analysis.learning import LEARNERS, Ensemble, Predictor, ProgressiveScore, replay
 from tidegate.analysis.learning.recursion import BatchRecursion
 
 FAST = {name: LEARNERS[name] for name in ("last-value", "short-mean", "long-mean", "linear")}
@@ -98,5 +98,5 @@ def test_the_recursion_knows_overload() -> None:
 def test_weights_and_scores() -> None:
     ensemble = Ensemble(FAST)
     assert sum(ensemble.weights().values()) == pytest.approx(1.0)
-    score = Score()
+    score = ProgressiveScore()
     assert (score.gain, score.mae, score.usable) == (None, None, False)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tidegate.domain import LatencySample
 from tidegate.domain.codec import from_json, to_json
-from tidegate.domain.qos import QosClass
+from tidegate.domain.serviceclasses import QosClass
 from tidegate.evaluate.lateness import late_share
 from tidegate.evaluate.violations import ClassCounts, ClassProfile, record, report, window_share
 

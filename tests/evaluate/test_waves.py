@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.domain.cost import Cost
-from tidegate.evaluate.waves import WavesMemory, learn
+from tidegate.domain.cost import BatchCost
+from tidegate.evaluate.waves import WarmBatch, WavesMemory, learn
 
-_COST = Cost(batch_s=0.0, row_s=0.01, overhead_s=0.2)
+_COST = BatchCost(batch_s=0.0, row_s=0.01, overhead_s=0.2)
 _WAVES_S, _BLURRED_S = 0.2 + 10 / (32 / 3), 0.2 + 10 / 14
 """1000 rows of 32 equal tasks on 14 slots: three waves, or no slot idle."""
 
@@ -15,7 +15,7 @@ _WAVES_S, _BLURRED_S = 0.2 + 10 / (32 / 3), 0.2 + 10 / 14
 def _told(measured_s: float, batches: int, memory: WavesMemory | None = None) -> WavesMemory:
     memory = memory or WavesMemory()
     for _ in range(batches):
-        learn(memory, _COST, 1000, 14, [32], [1.0], measured_s)
+        learn(memory, _COST, WarmBatch(1000, 14, [32], [1.0], measured_s))
     return memory
 
 
@@ -31,7 +31,7 @@ def test_a_few_batches_are_no_evidence() -> None:
 def test_batches_that_fit_in_whole_waves_say_nothing() -> None:
     memory = WavesMemory()
     for _ in range(50):
-        learn(memory, _COST, 1000, 16, [32], [1.0], 0.2 + 10 / 16)
+        learn(memory, _COST, WarmBatch(1000, 16, [32], [1.0], 0.2 + 10 / 16))
     assert (memory.batches, memory.in_waves) == (0, True)
 
 

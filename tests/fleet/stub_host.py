@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from tidegate.domain import ExecutorPool, Observation, Receipt, Targets
-from tidegate.domain.objectives import measured_name
+from tidegate.domain.qostables import measured_name
 from tidegate.evaluate.measurement import MeasurementPlan
 from tidegate.fleet.agent import Agent
 from tidegate.fleet.calls import fleet_wire

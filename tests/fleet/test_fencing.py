@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from tests.fleet.conftest import StubFleet, wait_for
-from tidegate.adapters.spark.admission import check_fence
+from tidegate.adapters.spark.gatefile import check_fence
 from tidegate.adapters.spark.settings import Settings
 from tidegate.domain.epochs import StaleEpoch
 from tidegate.evaluate.measurement import MeasurementPlan

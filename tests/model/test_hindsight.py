@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.model.hindsight import Floats, late_by_floor
+from tidegate.model.hindsight import Floats, FollowingPool, late_by_floor
 
 FLOORS = np.arange(2.0, 18.0, 2.0)
 LOADS = st.lists(st.floats(0.0, 16.0), min_size=1, max_size=80).map(np.array)
@@ -18,7 +18,7 @@ LOADS = st.lists(st.floats(0.0, 16.0), min_size=1, max_size=80).map(np.array)
 def late(work: Floats, lead_s: float = 30.0, slack_s: float = 14.0) -> list[float]:
     """Share of the work that is late, by floor."""
     needed = np.ceil(work / 0.85)
-    found = late_by_floor(work, 5.0, FLOORS, needed, lead_s=lead_s, stays_s=90.0, slack_s=slack_s)
+    found = late_by_floor(work, 5.0, FLOORS, FollowingPool(needed, lead_s, stays_s=90.0), slack_s)
     return [float(share) for share in found @ work / max(work.sum(), 1e-9)]
 
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegate.adapters.sim import SimApplication, SimCluster, SimOperator
-from tidegate.adapters.sim.plant import Link, Plant, Task
-from tidegate.domain.cost import Cost
+from tidegate.adapters.sim.plant import Link, Plant, PlantTask
+from tidegate.domain.cost import BatchCost
 from tidegate.load.profile import Constant
 from tidegate.model.queueing import Queue, bulk_response, drain_s, erlang_c
 
@@ -76,7 +76,7 @@ def test_allen_cunneen_stays_near_event_true_queues(
 def test_the_plant_waits_like_constant_service() -> None:
     """Poisson rows at a task of one CPU: a row leaves the fluid plant half a service early and a step late."""
     service_s, step_s, load = 0.05, 0.005, 0.8
-    plant = Plant([Task("t", 0, cost=(service_s,), cap=1.0)], [Link(child=0)], capacity=[[1.0]], segments=1024)
+    plant = Plant([PlantTask("t", 0, cost=(service_s,), cap=1.0)], [Link(child=0)], capacity=[[1.0]], segments=1024)
     plant.start(0)
     plant.place(0, host=0)
     plant.advance(np.random.default_rng(1).poisson(load / service_s * step_s, (200_000, 1)).astype(float), step_s)
@@ -135,10 +135,10 @@ def test_micro_batches_take_half_an_interval_and_their_batch(rate: float, interv
     cluster = SimCluster([job], executors=1, slots_per_executor=2, startup_s=0.001, warmup_s=0.001, noise=0.0, seed=2)
     cluster.clock.sleep_until(200.0)
     measured = cluster.gates[0].latencies
-    model = bulk_response(rate, Cost(0.0, 0.005, 0.4), slots=2, interval_s=interval_s)
+    model = bulk_response(rate, BatchCost(0.0, 0.005, 0.4), slots=2, interval_s=interval_s)
     assert measured.mean_s == pytest.approx(model.mean_s, rel=0.1)
     assert measured.quantile_s(0.99) == pytest.approx(model.quantile_s(0.99), rel=0.15)
 
 
 def test_a_batch_query_that_cannot_keep_up_has_no_response() -> None:
-    assert bulk_response(500, Cost(0.0, 0.005, 0.4), slots=2, interval_s=1.0).mean_s == inf
+    assert bulk_response(500, BatchCost(0.0, 0.005, 0.4), slots=2, interval_s=1.0).mean_s == inf

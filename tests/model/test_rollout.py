@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tidegate.domain.cost import Cost
+from tidegate.domain.cost import BatchCost
 from tidegate.model import batchwalk
 from tidegate.model.queueing import Queue, bulk_response
 from tidegate.model.rollout import Candidate, Outlook, Query, rollout
-from tidegate.model.slotpath import ramp
+from tidegate.model.slotpath import ExecutorStart, ramp
 from tidegate.model.variability import overrun_s
 
 STEPS = 60
@@ -39,7 +39,7 @@ def one(query: Query, rate: float, candidate: Candidate) -> Outlook:
 
 def test_a_query_in_step_with_its_trigger_has_the_bulk_response() -> None:
     seen = one(replace(EXACT, trigger_in_s=5.0), 100, fixed(2))
-    expected = bulk_response(100, Cost(0.0, 0.01, 0.5), slots=2, interval_s=5.0)
+    expected = bulk_response(100, BatchCost(0.0, 0.01, 0.5), slots=2, interval_s=5.0)
     assert seen.mean_s[0, 0] == pytest.approx(expected.mean_s, rel=0.01)
     assert seen.p99_s[0, 0] == pytest.approx(expected.quantile_s(0.99), rel=0.01)
     assert seen.late_share[0, 0] == pytest.approx(0.0, abs=1e-6)
@@ -48,7 +48,7 @@ def test_a_query_in_step_with_its_trigger_has_the_bulk_response() -> None:
 def test_batches_that_overrun_approach_their_steady_length() -> None:
     query = replace(EXACT, interval_s=1.0)
     seen = rollout(query, steady(160, 300), [fixed(2, 300)], 300.0, 1.0)
-    expected = bulk_response(160, Cost(0.0, 0.01, 0.5), slots=2, interval_s=1.0)
+    expected = bulk_response(160, BatchCost(0.0, 0.01, 0.5), slots=2, interval_s=1.0)
     assert seen.p50_s[0, 0] == pytest.approx(expected.quantile_s(0.5), rel=0.05)
 
 
@@ -99,7 +99,7 @@ def test_a_pause_delays_the_rows_that_come_in_it() -> None:
 
 def test_new_executors_help_when_they_have_started() -> None:
     query = replace(EXACT, interval_s=1.0, objective_s=8.0)
-    slow, quick = (ramp(2, 6, STEPS, 1.0, startup_s=startup_s, warmup_s=0.0) for startup_s in (30.0, 2.0))
+    slow, quick = (ramp(2, 6, STEPS, 1.0, start=ExecutorStart(startup_s, warmup_s=0.0)) for startup_s in (30.0, 2.0))
     seen = rollout(query, steady(220), [Candidate(path.usable, held=path.held) for path in (slow, quick)], 60.0, 1.0)
     assert seen.late_share[0, 0] > seen.late_share[1, 0] + 0.1
     assert seen.slot_seconds[:, 0].tolist() == [360.0, 360.0]

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tidegate.placement import (
-    Candidate,
     Host,
     InvalidInstance,
+    IslandResult,
     OperatorChoice,
     configure,
     merge,
@@ -89,5 +89,9 @@ def test_loads_and_flat_form_agree() -> None:
 
 
 def test_merging_prefers_quality_to_seed_and_the_smaller_seed_among_equals() -> None:
-    worse, better, same = Candidate((0.0, 3.0), 1, (0,)), Candidate((0.0, 2.0), 5, (1,)), Candidate((0.0, 2.0), 7, (2,))
+    worse, better, same = (
+        IslandResult((0.0, 3.0), 1, (0,)),
+        IslandResult((0.0, 2.0), 5, (1,)),
+        IslandResult((0.0, 2.0), 7, (2,)),
+    )
     assert merge([worse, same, better]) == better

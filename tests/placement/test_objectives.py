@@ -12,10 +12,10 @@ from tidegate.placement import (
     CRITERIA,
     Constraint,
     Host,
-    Objective,
     Problem,
     Task,
     Tidegate,
+    WeightedCriteria,
     at_most,
     capacity,
     evaluate,
@@ -51,8 +51,8 @@ def test_criteria_agree_with_the_measures_of_the_schedule(problem: Problem, seed
 
 def test_a_soft_constraint_is_broken_for_gain_and_a_hard_one_is_not() -> None:
     problem = Problem.from_arrays(np.array([6.0, 5.0])[:, None, None], np.full((2, 1), 10.0))
-    soft = Objective({"used_hosts": 1.0}, (capacity("cpu", penalty=2.0),))
-    hard = Objective({"used_hosts": 1.0}, (capacity("cpu"),))
+    soft = WeightedCriteria({"used_hosts": 1.0}, (capacity("cpu", penalty=2.0),))
+    hard = WeightedCriteria({"used_hosts": 1.0}, (capacity("cpu"),))
     assert evaluate(problem, Tidegate(soft)(problem, np.random.default_rng(1))).used_hosts == 1
     assert evaluate(problem, Tidegate(hard)(problem, np.random.default_rng(1))).feasible
 
@@ -66,7 +66,7 @@ def test_weights_decide_between_cost_and_number_of_hosts() -> None:
     problem = Problem(hosts, (Task("x", {"cpu": 5}), Task("y", {"cpu": 5})))
 
     def used(**weights: float) -> set[str]:
-        chosen = Tidegate(Objective(weights, (capacity("cpu"),)))(problem, np.random.default_rng(2))
+        chosen = Tidegate(WeightedCriteria(weights, (capacity("cpu"),)))(problem, np.random.default_rng(2))
         return set(evaluate(problem, chosen).assignment.values())
 
     assert used(used_hosts=10.0, cost=0.1) == {"big"}
@@ -82,9 +82,9 @@ def test_a_budget_is_a_constraint() -> None:
 
 def test_impossible_objectives_are_refused() -> None:
     with pytest.raises(ValueError, match="unknown criteria"):
-        Objective({"beauty": 1.0})
+        WeightedCriteria({"beauty": 1.0})
     with pytest.raises(ValueError, match="not negative"):
-        Objective({"cost": -1.0})
+        WeightedCriteria({"cost": -1.0})
     with pytest.raises(ValueError, match="penalty"):
         Constraint("c", lambda p, h: 0.0, penalty=0.0)
     with pytest.raises(ValueError, match="unknown criteria"):

@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 
 from tidegate.domain import ExecutorPool, Objective
-from tidegate.domain.cost import Cost
+from tidegate.domain.cost import BatchCost
 from tidegate.evaluate.workload import Workload
-from tidegate.plan.tuning import Outlook, _options
+from tidegate.plan.tuning import LongRun, _options
 
 
-def outlook(slots_now: float, rows_per_s: float = 130.0) -> Outlook:
+def outlook(slots_now: float, rows_per_s: float = 130.0) -> LongRun:
     """1.3 slots of work, for which 1.5 are needed within 10 s; four slots are allowed."""
-    workload = Workload(rows_per_s, rows_per_s, Cost(0.0, 0.01, 0.3), 8, 0.0, 1.0, 14.0)
-    return Outlook("app", workload, 0.0, 1.0, Objective(10.0), None, slots=4.0, slots_now=slots_now, others=0.0)
+    workload = Workload(rows_per_s, rows_per_s, BatchCost(0.0, 0.01, 0.3), 8, 0.0, 1.0, 14.0)
+    return LongRun("app", workload, 0.0, 1.0, Objective(10.0), None, slots=4.0, slots_now=slots_now, others=0.0)
 
 
 @pytest.mark.parametrize(("slots_now", "code"), [(1.0, "add-executors"), (4.0, "relax-objective")])

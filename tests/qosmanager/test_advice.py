@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.core.worlds import application, batch
+from tests.qosmanager.advicecheck import AdviceCheck, TrialWorld, check_advice, replica
 from tidegate.adapters.sim import SimApplication, SimCluster, SimOperator
-from tidegate.adapters.sim.whatif import AdviceCheck, TrialWorld, check_advice, replica
 from tidegate.cli.app import app
 from tidegate.control.controller import Controller
 from tidegate.control.journal import Entry, MemoryJournal, SqliteJournal

@@ -13,8 +13,8 @@ from tidegate.control.controller import Controller
 from tidegate.control.policyfile import parse_model
 from tidegate.domain import Decision, LatencySample, Observation, PolicyInvalid
 from tidegate.domain.codec import from_json, to_json
-from tidegate.domain.objectives import QosGraph, QosRow
 from tidegate.domain.policy import Policy
+from tidegate.domain.qostables import QosGraph, QosRow
 from tidegate.evaluate.measurement import MeasurementPlan, plan_measurements
 from tidegate.evaluate.qos import QosMemory, evaluate, observe
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
-from tidegate.adapters.host.cgroups import PROCS, V1, V2, CgroupFiles, CgroupTree, Knobs
+from tidegate.adapters.host.cgroups import PROCS, V1, V2, CgroupFiles, CgroupTree, CgroupVersion
 
 
 class FakeKernel(CgroupFiles):
@@ -99,4 +99,4 @@ class FakeKernel(CgroupFiles):
 
 
 HANDED = "cgroup.subtree_control"
-KNOBS: dict[int, Knobs] = {1: V1, 2: V2}
+KNOBS: dict[int, CgroupVersion] = {1: V1, 2: V2}

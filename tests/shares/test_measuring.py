@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tidegate.adapters.spark.admission import read_admission
+from tidegate.adapters.spark.gatefile import read_admission
 from tidegate.control.journal import Entry, SqliteJournal
 from tidegate.domain import (
     ApplicationSample,

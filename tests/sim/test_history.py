@@ -5,18 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tidegate.adapters.sim.history import History
+from tidegate.adapters.sim.ratehistory import RateHistory
 
 
-def remember(values: np.ndarray, length: int = 512) -> History:
-    history = History(tasks=1, length=length)
+def remember(values: np.ndarray, length: int = 512) -> RateHistory:
+    history = RateHistory(tasks=1, length=length)
     for value in values:
         history.record(np.array([value]), np.array([True]))
     return history
 
 
 def test_nothing_known_nothing_forecast() -> None:
-    assert History(tasks=1).forecast(0, 5) is None
+    assert RateHistory(tasks=1).forecast(0, 5) is None
 
 
 @pytest.mark.parametrize("period", [7, 40, 100])

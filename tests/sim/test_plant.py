@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegate.adapters.sim.plant import NOWHERE, Link, Plant, Task
+from tidegate.adapters.sim.plant import NOWHERE, Link, Plant, PlantTask
 from tidegate.domain import InvalidInput
 
 
 def one_task(rows_per_step: float, segments: int = 128) -> Plant:
-    plant = Plant([Task("t", 0, cost=(1.0,))], [Link(0)], [[rows_per_step]], segments=segments)
+    plant = Plant([PlantTask("t", 0, cost=(1.0,))], [Link(0)], [[rows_per_step]], segments=segments)
     plant.start(0)
     plant.place(0, 0)
     return plant
@@ -72,7 +72,9 @@ def test_queue_of_poisson_arrivals_is_that_of_m_d_1() -> None:
 
 
 def two_tasks(capacity: list[list[float]], costs: list[tuple[float, ...]], **kind: float) -> Plant:
-    plant = Plant([Task(f"t{i}", i, cost=cost, **kind) for i, cost in enumerate(costs)], [Link(0), Link(1)], capacity)  # type: ignore[arg-type]
+    plant = Plant(
+        [PlantTask(f"t{i}", i, cost=cost, **kind) for i, cost in enumerate(costs)], [Link(0), Link(1)], capacity
+    )  # type: ignore[arg-type]
     for task in (0, 1):
         plant.start(task)
         plant.place(task, 0)
@@ -107,7 +109,7 @@ def test_a_task_uses_no_more_cpu_than_its_cap() -> None:
 
 
 def test_rows_reach_the_child_in_the_next_step_and_later_over_a_distance() -> None:
-    tasks = [Task("a", 0, cost=(0.1,)), Task("b", 0, cost=(0.1,))]
+    tasks = [PlantTask("a", 0, cost=(0.1,)), PlantTask("b", 0, cost=(0.1,))]
     plant = Plant(tasks, [Link(0), Link(1, parent=0, weight=2.0, delay_ticks=3)], [[10.0]])
     for task in (0, 1):
         plant.start(task)
@@ -122,7 +124,7 @@ def test_rows_reach_the_child_in_the_next_step_and_later_over_a_distance() -> No
 
 
 def test_two_inputs_have_two_queues_served_in_proportion() -> None:
-    tasks = [Task("a", 0, cost=(0.0,)), Task("b", 0, cost=(0.0,)), Task("join", 0, cost=(1.0,))]
+    tasks = [PlantTask("a", 0, cost=(0.0,)), PlantTask("b", 0, cost=(0.0,)), PlantTask("join", 0, cost=(1.0,))]
     plant = Plant(tasks, [Link(0), Link(1), Link(2, parent=0), Link(2, parent=1)], [[8.0]])
     for task in range(3):
         plant.start(task)
@@ -156,7 +158,7 @@ def test_a_killed_task_drops_its_rows_and_says_so() -> None:
 @pytest.mark.parametrize("cost", [-1.0, float("nan")])
 def test_impossible_costs_are_refused(cost: float) -> None:
     with pytest.raises(InvalidInput, match="task t: costs and caps must be at least 0"):
-        Task("t", 0, cost=(cost,))
+        PlantTask("t", 0, cost=(cost,))
 
 
 @pytest.mark.parametrize("rows", [-1.0, float("nan"), float("inf")])

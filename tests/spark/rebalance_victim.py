@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from tests.spark.keyed import keyed_check, keyed_count
 from tidegate.adapters.spark.checkpoint import Checkpoint
 from tidegate.adapters.spark.embedded import local_session
-from tidegate.adapters.spark.files import Files
+from tidegate.adapters.spark.hadoopfiles import HadoopFiles
 from tidegate.adapters.spark.queries import RestartableQuery
 from tidegate.adapters.spark.settings import Settings
 from tidegate.adapters.spark.source import TidegateSource
@@ -63,14 +63,14 @@ def die(spark: SparkSession) -> None:
 
 
 def die_after_deleting(spark: SparkSession, kind: str) -> None:
-    delete = Files.delete
+    delete = HadoopFiles.delete
 
-    def delete_and_die(files: Files, name: str) -> None:
+    def delete_and_die(files: HadoopFiles, name: str) -> None:
         delete(files, name)
         if name.startswith(f"{kind}/"):
             die(spark)
 
-    Files.delete = delete_and_die  # type: ignore[method-assign]
+    HadoopFiles.delete = delete_and_die  # type: ignore[method-assign]
 
 
 def die_in_repartition(spark: SparkSession, checkpoint: Checkpoint) -> None:

@@ -19,7 +19,7 @@ from tests.spark.conftest import batches, rebalances, told_rows, wait_for, wait_
 from tests.spark.keyed import CHANGELOG, keyed_check, keyed_count
 from tidegate.adapters.spark.attach import Gate
 from tidegate.adapters.spark.checkpoint import Checkpoint
-from tidegate.adapters.spark.files import Files
+from tidegate.adapters.spark.hadoopfiles import HadoopFiles
 from tidegate.adapters.spark.settings import Settings
 from tidegate.adapters.spark.transaction import RebalanceFailed, RestartFailed, Step, Transaction
 from tidegate.control.journal import read_notes
@@ -132,7 +132,7 @@ def test_a_rollback_that_is_cut_short_anywhere_can_be_finished(spark: SparkSessi
             (root / name).write_text(partitions % (2 if name in kept else 4))
         checkpoint = Checkpoint(spark, str(root))
         with pytest.MonkeyPatch.context() as patch, contextlib.suppress(InterruptedError):
-            patch.setattr(Files, "delete", dying_after(last))
+            patch.setattr(HadoopFiles, "delete", dying_after(last))
             checkpoint.drop_after(5)
         for log in ("offsets", "commits"):
             numbers = sorted(int(path.name) for path in (root / log).iterdir() if path.name.isdigit())
@@ -144,10 +144,10 @@ def test_a_rollback_that_is_cut_short_anywhere_can_be_finished(spark: SparkSessi
         assert not (root / "state/0/2").exists()
 
 
-def dying_after(deletions: int) -> Callable[[Files, str], None]:
-    delete, done = Files.delete, itertools.count()
+def dying_after(deletions: int) -> Callable[[HadoopFiles, str], None]:
+    delete, done = HadoopFiles.delete, itertools.count()
 
-    def delete_or_die(files: Files, name: str) -> None:
+    def delete_or_die(files: HadoopFiles, name: str) -> None:
         if next(done) == deletions:
             raise InterruptedError("killed")
         delete(files, name)
@@ -285,7 +285,7 @@ def test_a_checkpoint_elsewhere_is_left_alone(spark: SparkSession, gate: Gate, t
 
 
 def test_a_record_whose_writer_was_killed_before_the_rename_is_read(spark: SparkSession, tmp_path: Path) -> None:
-    files = Files(spark, str(tmp_path))
+    files = HadoopFiles(spark, str(tmp_path))
     files.replace("record.json", "first")
     files.replace("record.json", "second")
     assert files.read("record.json") == "second"

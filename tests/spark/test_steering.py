@@ -24,17 +24,17 @@ from tests.spark.conftest import (
     wait_for_batches,
     wait_for_end,
 )
-from tidegate.adapters.spark.admission import (
-    Admission,
+from tidegate.adapters.spark.attach import Gate, attach
+from tidegate.adapters.spark.gatefile import (
+    GateLimit,
+    GateRequest,
     InForce,
-    Request,
     read_admission,
     read_answer,
     write_admission,
     write_answer,
     write_request,
 )
-from tidegate.adapters.spark.attach import Gate, attach
 from tidegate.adapters.spark.settings import Settings
 from tidegate.adapters.spark.source import LoadReader
 from tidegate.adapters.spark.topology import Topology
@@ -324,12 +324,12 @@ def test_a_gate_file_that_is_half_written_changes_nothing(tmp_path: Path) -> Non
     assert read_admission(path) is None
     path.write_text('{"rows_per_trig')
     assert read_admission(path) is None
-    write_admission(path, Admission(5, 1.0))
-    assert read_admission(path) == Admission(5, 1.0)
+    write_admission(path, GateLimit(5, 1.0))
+    assert read_admission(path) == GateLimit(5, 1.0)
     assert read_answer(path) is None
-    write_answer(path, InForce(Admission(None, 0.0), 12.5, 70))
-    assert read_answer(path) == InForce(Admission(None, 0.0), 12.5, 70)
-    assert read_admission(path) == Admission(5, 1.0)
+    write_answer(path, InForce(GateLimit(None, 0.0), 12.5, 70))
+    assert read_answer(path) == InForce(GateLimit(None, 0.0), 12.5, 70)
+    assert read_admission(path) == GateLimit(5, 1.0)
 
 
 def test_a_closed_gate_opens_by_itself_with_the_limit_that_was_asked(tmp_path: Path) -> None:
@@ -337,14 +337,14 @@ def test_a_closed_gate_opens_by_itself_with_the_limit_that_was_asked(tmp_path: P
     start_ms = int(time.time() * 1000) - 60_000
     reader = LoadReader({"load": "100", "gate": str(path), "start_ms": str(start_ms)})
     start = reader.initialOffset()
-    write_request(path, Request(Admission(7), closed_until_s=time.time() + 600.0))
+    write_request(path, GateRequest(GateLimit(7), closed_until_s=time.time() + 600.0))
     assert reader.latestOffset(start) == start
     answer = read_answer(path)
     assert answer is not None
-    assert (answer.closed, answer.admission) == (True, Admission(7))
-    write_request(path, Request(Admission(7), closed_until_s=time.time() + 1.0))
+    assert (answer.closed, answer.admission) == (True, GateLimit(7))
+    write_request(path, GateRequest(GateLimit(7), closed_until_s=time.time() + 1.0))
     wait_for(lambda: reader.latestOffset(start)["row"] == 7, "the end of the closure")
-    write_request(path, Request(None, closed_until_s=time.time() - 1.0))
+    write_request(path, GateRequest(None, closed_until_s=time.time() - 1.0))
     assert reader.latestOffset(start)["row"] > 1000, "nothing is asked any more: all rows"
 
 

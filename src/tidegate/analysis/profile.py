@@ -23,7 +23,7 @@ _SPREAD = 0.05  # spread relative to the mean batch size; below it slope and int
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class FittedLine:
     """`y = intercept + slope · x` by least squares, with the standard error of the slope."""
 
     intercept: float
@@ -36,7 +36,7 @@ class Line:
         return self.slope - half, self.slope + half
 
 
-def fit_line(x: Floats, y: Floats) -> Line | None:
+def fit_line(x: Floats, y: Floats) -> FittedLine | None:
     """Fit a line; None for fewer than three points or if all have the same x."""
     if len(x) < 3:
         return None
@@ -47,13 +47,13 @@ def fit_line(x: Floats, y: Floats) -> Line | None:
     slope = float(centred @ y) / spread
     residual = y - y.mean() - slope * centred
     freedom = len(x) - 2
-    return Line(
+    return FittedLine(
         float(y.mean()) - slope * float(x.mean()), slope, sqrt(float(residual @ residual) / freedom / spread), freedom
     )
 
 
 @dataclass(frozen=True, slots=True)
-class OperatorProfile:
+class OperatorCapacity:
     """The cost and sustainable rate of an operator. Rates are rows of its own input per second."""
 
     operator: str
@@ -100,7 +100,7 @@ class LoadTrend:
 class Profile:
     """An application's operators, their combined sustainable load, and when the load will exceed it."""
 
-    operators: tuple[OperatorProfile, ...]
+    operators: tuple[OperatorCapacity, ...]
     bottleneck: str | None
     """The operator that saturates first if each had all slots to itself."""
     sustainable_rows_per_s: float | None
@@ -150,7 +150,7 @@ def operator_names(table: MetricTable) -> list[str]:
     return [name.removesuffix(suffix) for name in table.names if name.endswith(suffix)]
 
 
-def _operator(table: MetricTable, name: str, interval_s: float, slots: int | None) -> OperatorProfile | None:
+def _operator(table: MetricTable, name: str, interval_s: float, slots: int | None) -> OperatorCapacity | None:
     rows_column = operator_column(name, "rows_in")
     if rows_column not in table.names:
         return None
@@ -165,7 +165,7 @@ def _operator(table: MetricTable, name: str, interval_s: float, slots: int | Non
     free = max(0.0, usable - batch_s / interval_s) if interval_s > 0 else float(usable)
     source = table.column("rows")[known] if "rows" in table.names else None
     per_source = float(rows.sum() / source.sum()) if source is not None and source.sum() > 0 else None
-    return OperatorProfile(
+    return OperatorCapacity(
         operator=name,
         batches=len(rows),
         row_s=row_s,
@@ -197,7 +197,7 @@ def _costs(rows: Floats, busy_s: Floats) -> tuple[float, float, float, float]:
 
 
 def _together(
-    table: MetricTable, operators: list[OperatorProfile], interval_s: float, slots: float | None
+    table: MetricTable, operators: list[OperatorCapacity], interval_s: float, slots: float | None
 ) -> tuple[float | None, float | None, float | None]:
     """`(slots · (B − overhead) − Σ fixed) / (B · Σ cost of a source row)`, B the time between batches."""
     costed = [found for found in operators if found.rows_per_source_row]
@@ -232,7 +232,7 @@ def load_trend(table: MetricTable) -> LoadTrend | None:
     energy = float(residual @ residual)
     rho = float(residual[1:] @ residual[:-1]) / energy if energy > 0 else 0.0
     widening = sqrt((1 + max(0.0, min(rho, 0.99))) / (1 - max(0.0, min(rho, 0.99))))
-    low, high = Line(line.intercept, line.slope, line.slope_error * widening, line.freedom).slope_bounds()
+    low, high = FittedLine(line.intercept, line.slope, line.slope_error * widening, line.freedom).slope_bounds()
     return LoadTrend(max(0.0, line.intercept), line.slope, low, high)
 
 

@@ -15,7 +15,7 @@ from tidegate.cli import output
 from tidegate.domain import InvalidInput
 
 if TYPE_CHECKING:
-    from tidegate.evaluate.forecast.walk import Walk
+    from tidegate.evaluate.forecast.walk import ForecastWalk
 
 _LEAST_WARMUP = 50
 _PROGRESS_ROWS = 250
@@ -92,7 +92,7 @@ def _text(value: float | None) -> str:
     return "unknown" if value is None else f"{value:.4g}"
 
 
-def _write(walked: Walk, first: int, name: str, out: Path) -> None:
+def _write(walked: ForecastWalk, first: int, name: str, out: Path) -> None:
     from tidegate.evaluate.forecast.figure import draw_walk
 
     out.mkdir(parents=True, exist_ok=True)

@@ -8,8 +8,8 @@ from tidegate.control import predictions
 from tidegate.control.knowledge import Knowledge
 from tidegate.domain import Action, Assessment, Decision, Observation, Outcome, QosReading, Reason, Receipt, Targets
 from tidegate.domain.codec import from_tree
-from tidegate.domain.objectives import row_of
 from tidegate.domain.policy import Policy
+from tidegate.domain.qostables import row_of
 from tidegate.domain.resolution import told
 from tidegate.evaluate.evaluation import ApplicationEvaluation, Evaluation
 from tidegate.evaluate.evaluator import Evaluator

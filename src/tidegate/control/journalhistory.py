@@ -7,7 +7,7 @@ from pathlib import Path
 from tidegate.control.journal import read_entries
 from tidegate.history.flatten import ObservationFlattener
 from tidegate.history.notes import Notes
-from tidegate.history.read import History
+from tidegate.history.read import MetricHistory
 from tidegate.history.table import MetricRecord, MetricTable
 
 _SQLITE = b"SQLite format 3\0"
@@ -21,7 +21,7 @@ def holds_journal(path: Path) -> bool:
         return file.read(len(_SQLITE)) == _SQLITE
 
 
-def journal_history(path: Path) -> History:
+def journal_history(path: Path) -> MetricHistory:
     """The batches of every application that the controller observed."""
     flattener, records = ObservationFlattener(), dict[str, list[MetricRecord]]()
     for entry in read_entries(path):
@@ -29,4 +29,4 @@ def journal_history(path: Path) -> History:
             for application, record in flattener.records(entry.observation):
                 records.setdefault(application, []).append(record)
     tables = (MetricTable.from_records(application, found) for application, found in records.items())
-    return History("journal", tuple(tables), Notes())
+    return MetricHistory("journal", tuple(tables), Notes())

@@ -24,7 +24,7 @@ class Cluster(Protocol):
         ...
 
 
-class Clock(Protocol):
+class RunnerClock(Protocol):
     """Time as the runner sees it. The simulator's clock runs as fast as it can."""
 
     def now_s(self) -> float:

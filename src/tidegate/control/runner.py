@@ -8,7 +8,7 @@ from collections.abc import Callable
 from tidegate.control.controller import Controller
 from tidegate.control.journal import Entry
 from tidegate.control.overhead import Overhead
-from tidegate.control.ports import Clock, Cluster, Journal, KnowledgeStore
+from tidegate.control.ports import Cluster, Journal, KnowledgeStore, RunnerClock
 from tidegate.control.steering import Steering
 from tidegate.domain import Decision, Mode, Receipt
 from tidegate.domain.codec import to_tree
@@ -37,11 +37,10 @@ class Runner:
         self,
         cluster: Cluster,
         controller: Controller,
-        clock: Clock,
+        clock: RunnerClock,
         journal: Journal,
         store: KnowledgeStore,
         reload: Callable[[], Policy | None] = lambda: None,
-        steering: Steering | None = None,
     ) -> None:
         self.mode = controller.policy.mode
         self.controller = controller
@@ -50,7 +49,7 @@ class Runner:
         self._journal = journal
         self._store = store
         self._reload = reload
-        self.steering = steering or Steering()
+        self.steering = Steering()
         """Users' requests while control runs."""
         self._turned = False
         self._by_hand = False

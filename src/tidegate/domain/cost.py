@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class BatchCost:
     """Slot-seconds of tasks per batch and per row, and seconds of a batch in which no task runs."""
 
     batch_s: float

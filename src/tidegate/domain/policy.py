@@ -15,7 +15,6 @@ from tidegate.domain.misfit import Misfit, misfit_error
 from tidegate.domain.money import affordable_executors, cost
 from tidegate.domain.objective import Objective
 from tidegate.domain.python310 import Self
-from tidegate.domain.qos import QosClass, QosClassRule
 from tidegate.domain.retired import RETIRED
 from tidegate.domain.rules import (
     ApplicationRule,
@@ -29,6 +28,7 @@ from tidegate.domain.rules import (
     ScheduledMinimum,
 )
 from tidegate.domain.section import PositiveSeconds, Retired, Section
+from tidegate.domain.serviceclasses import QosClass, QosClassRule
 
 FIXED_WHILE_RUNNING = ("journal.path", "journal.history", "dynamic_allocation", "console")
 """Settings that are read once, when control starts."""

@@ -10,8 +10,8 @@ from pydantic import Field, field_validator, model_validator
 from tidegate.domain.calendar import Cron, Recurrence, duration_text
 from tidegate.domain.misfit import Misfit, misfit_error
 from tidegate.domain.money import DAY_S, cost
-from tidegate.domain.objectives import QosGraph, QosRow
 from tidegate.domain.python310 import Self
+from tidegate.domain.qostables import QosGraph, QosRow
 from tidegate.domain.retired import RETIRED_OF_APPLICATIONS, RETIRED_OF_EXECUTORS
 from tidegate.domain.section import Duration, PositiveSeconds, Retired, Seconds, Section, Share
 

@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from tidegate.domain import BatchSample, OperatorSample
-from tidegate.domain.objectives import ROW_LATENCY
 from tidegate.domain.policy import Policy
+from tidegate.domain.qostables import ROW_LATENCY
 from tidegate.domain.rules import ApplicationRule
 
 EVERY_OPERATOR = "*"

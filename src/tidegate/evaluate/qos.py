@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tidegate.domain import ApplicationSample, BatchSample, QosReading
-from tidegate.domain.objectives import ROW_LATENCY, QosGraph, QosRow
 from tidegate.domain.policy import Policy
+from tidegate.domain.qostables import ROW_LATENCY, QosGraph, QosRow
 from tidegate.domain.resolution import told
 from tidegate.evaluate.lateness import late_share
 from tidegate.evaluate.measurement import Before, Readings, read_batch

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tidegate.domain.qos import QosClass
+from tidegate.domain.serviceclasses import QosClass
 
 _BUCKETS = 12
 

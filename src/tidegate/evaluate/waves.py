@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log
 
-from tidegate.domain.cost import Cost
+from tidegate.domain.cost import BatchCost
 from tidegate.model.batch import batch_time
 from tidegate.model.slotpath import effective_slots_at
 
@@ -37,20 +37,33 @@ class WavesMemory:
         return self.batches < _LEAST_BATCHES or self.blurred_error > _CLEARLY * self.waves_error
 
 
-def learn(
-    memory: WavesMemory, cost: Cost, rows: float, slots: float, tasks: Sequence[int], work: Sequence[float],
-    measured_s: float,
-) -> None:  # fmt: skip
-    """Learn from a batch on warm executors. `tasks` and `work` are those of its operators.
+@dataclass(frozen=True, slots=True)
+class WarmBatch:
+    """A batch on warm executors, and how long it took."""
+
+    rows: float
+    slots: float
+    tasks: Sequence[int]
+    """By operator."""
+    work: Sequence[float]
+    """By operator, in any unit."""
+    measured_s: float
+
+
+def learn(memory: WavesMemory, cost: BatchCost, batch: WarmBatch) -> None:
+    """Learn which of the rules explains the batch.
 
     >>> memory = WavesMemory()
     >>> for _ in range(40):  # 12 slot-seconds in 2 s on 6 slots, though 8 tasks take two waves on 4 of them
-    ...     learn(memory, Cost(0.0, 0.01, 0.0), 1200, 6, [8], [1.0], measured_s=2.0)
+    ...     learn(memory, BatchCost(0.0, 0.01, 0.0), WarmBatch(1200, 6, [8], [1.0], measured_s=2.0))
     >>> memory.in_waves
     False
     """
-    waves_s = batch_time(cost, rows, effective_slots_at(slots, tasks, work, in_waves=True))
-    blurred_s = batch_time(cost, rows, effective_slots_at(slots, tasks, work, in_waves=False))
+    waves_s, blurred_s = (
+        batch_time(cost, batch.rows, effective_slots_at(batch.slots, batch.tasks, batch.work, in_waves))
+        for in_waves in (True, False)
+    )
+    measured_s = batch.measured_s
     if not 0 < _APART * blurred_s <= waves_s or measured_s <= 0:
         return
     memory.batches += 1

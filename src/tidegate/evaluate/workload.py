@@ -17,7 +17,7 @@ from operator import attrgetter
 import numpy as np
 
 from tidegate.domain import BatchSample
-from tidegate.domain.cost import Cost
+from tidegate.domain.cost import BatchCost
 from tidegate.evaluate import outliers
 from tidegate.evaluate.intake import Batches, Intake, UnderWay
 from tidegate.evaluate.table import Column, Flags, Floats, Ints, Table
@@ -100,7 +100,7 @@ class Workload:
     arrival_rows_per_s: float
     expected_rows_per_s: float
     """The recent trend, extrapolated to the time when new capacity would pay off; never below the arrival rate."""
-    cost: Cost
+    cost: BatchCost
     parallelism: int | None
     """Tasks of the busiest operator. It cannot use more slots."""
     pending_rows: float
@@ -133,7 +133,7 @@ class Loads:
         return Workload(
             arrival_rows_per_s=self.arrival.item(place),
             expected_rows_per_s=self.expected.item(place),
-            cost=Cost(self.batch_s.item(place), self.row_s.item(place), self.overhead_s.item(place)),
+            cost=BatchCost(self.batch_s.item(place), self.row_s.item(place), self.overhead_s.item(place)),
             parallelism=None if isnan(tasks) else int(tasks),
             pending_rows=self.pending.item(place),
             batch_s=self.last_batch_s.item(place),

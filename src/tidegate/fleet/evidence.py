@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from tidegate.adapters.spark.admission import read_answer
+from tidegate.adapters.spark.gatefile import read_answer
 from tidegate.fleet.folder import FleetFolder
 
 

@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from tidegate.domain import ApplicationSample, BatchSample
-from tidegate.domain.objectives import measured_name
+from tidegate.domain.qostables import measured_name
 from tidegate.evaluate.measurement import Before, Readings, read_batch
 from tidegate.fleet.tenant import Figures
 

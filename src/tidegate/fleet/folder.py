@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tidegate.adapters.spark.admission import FENCE
+from tidegate.adapters.spark.gatefile import FENCE
 from tidegate.domain.codec import from_json, to_json
 from tidegate.domain.epochs import check_epoch
 from tidegate.fleet.files import DISK, Files

@@ -12,7 +12,7 @@ from tidegate.history.table import MetricTable
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class MetricHistory:
     """The content of a path: a table per application, and notes on what was skipped."""
 
     source: str
@@ -20,7 +20,7 @@ class History:
     notes: Notes
 
 
-def read_history(path: Path, newest: int | None = None) -> History:
+def read_history(path: Path, newest: int | None = None) -> MetricHistory:
     """Read a file or a folder. The content determines the format. For Parquet, `newest` limits the number of
     samples."""
     if not path.exists():
@@ -35,7 +35,7 @@ def read_history(path: Path, newest: int | None = None) -> History:
         source = "parquet"
     else:
         tables, source = _read_logs(path, notes), "event log"
-    return History(source, tuple(table for table in tables if len(table)), notes)
+    return MetricHistory(source, tuple(table for table in tables if len(table)), notes)
 
 
 def holds_parquet(path: Path) -> bool:

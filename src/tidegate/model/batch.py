@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from math import ceil
 
-from tidegate.domain.cost import Cost
+from tidegate.domain.cost import BatchCost
 
 
-def batch_time(cost: Cost, rows: float, slots: float, tasks: int | None = None) -> float:
+def batch_time(cost: BatchCost, rows: float, slots: float, tasks: int | None = None) -> float:
     """`T = o + (a + rows · s) / n`, where n slots are kept busy by equal tasks: `tasks / ⌈tasks / slots⌉`.
 
-    >>> batch_time(Cost(batch_s=0.2, row_s=0.01, overhead_s=0.3), rows=180, slots=4)
+    >>> batch_time(BatchCost(batch_s=0.2, row_s=0.01, overhead_s=0.3), rows=180, slots=4)
     0.8
-    >>> batch_time(Cost(batch_s=0.2, row_s=0.01, overhead_s=0.3), rows=180, slots=4, tasks=5)  # two waves
+    >>> batch_time(BatchCost(batch_s=0.2, row_s=0.01, overhead_s=0.3), rows=180, slots=4, tasks=5)  # two waves
     1.1
     """
     if slots <= 0:

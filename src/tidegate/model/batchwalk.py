@@ -22,7 +22,7 @@ _LEAST_PERIOD_S = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
+class BatchWalk:
     """Steps by columns: one batch each, or `count` similar batches. Rows are counted from the oldest waiting one."""
 
     start_s: Floats
@@ -60,7 +60,7 @@ class Columns:
     first_trigger_s: float
 
 
-def walk(world: Columns, batch_left_s: float, batch_rows: float, pause_s: Floats, horizon_s: float) -> Walk:
+def walk(world: Columns, batch_left_s: float, batch_rows: float, pause_s: Floats, horizon_s: float) -> BatchWalk:
     """All batches that start within the horizon, and one more. Rows still waiting then continue at its rate."""
     arrived, interval_s, trigger_s = world.arrived, world.interval_s, world.first_trigger_s
     columns = len(interval_s)
@@ -136,7 +136,7 @@ def walk(world: Columns, batch_left_s: float, batch_rows: float, pause_s: Floats
         steps.append((next_s, commit_s, commit_s + batches * apart_s, first, total, rows, busy_s, batches))
     fields = [np.array(values) for values in zip(*steps, strict=True)]
     fields[3], fields[4] = np.minimum(fields[3], total), np.minimum(fields[4], total)
-    return Walk(*fields)
+    return BatchWalk(*fields)
 
 
 def _lookup(world: Columns, time_s: Floats) -> Floats:

@@ -14,6 +14,8 @@ Everything is in arrays over the applications, so a control step handles thousan
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,20 +27,22 @@ _LEAST_RATE = 1e-9
 """In rows per second: a queue served more slowly counts as not served."""
 
 
-def needed_rates(
-    backlog: Floats,
-    expected: Floats,
-    rate_now: Floats,
-    group: Groups,
-    set_point_s: Floats,
-    time_constant_s: Floats,
-    interval_s: float,
-) -> Floats:
-    """Rows per second that each application needs, from n backlogs and n × κ expected arrivals (rows per second).
+@dataclass(frozen=True, slots=True)
+class Queues:
+    """The queues of n applications."""
 
-    Set-points r* and time constants T_ref are by group. `rate_now` is each application's current service rate, which
-    gives its response y₀ = q₀/μ.
-    """
+    backlog: Floats
+    """Rows that wait now."""
+    expected: Floats
+    """n × κ: arrivals of the next steps, in rows per second."""
+    rate_now: Floats
+    """Current service rate, which gives the response y₀ = q₀/μ."""
+    group: Groups
+
+
+def needed_rates(queues: Queues, set_point_s: Floats, time_constant_s: Floats, interval_s: float) -> Floats:
+    """Rows per second that each application needs. Set-points r* and time constants T_ref are by group."""
+    backlog, expected, rate_now, group = queues.backlog, queues.expected, queues.rate_now, queues.group
     first, aim_s = expected[:, 0], set_point_s[group]
     # The rows of a queue that is not served have waited for as long as they took to arrive.
     served = np.where(rate_now > _LEAST_RATE, rate_now, first)

@@ -15,6 +15,7 @@ of the objective.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import ceil
 
 import numpy as np
@@ -26,21 +27,32 @@ _TOGETHER = 2.0
 """Latency of the first row of a batch relative to a fluid: the batch before it, and its own."""
 
 
+@dataclass(frozen=True, slots=True)
+class FollowingPool:
+    """A pool that follows the load: it has what was needed a lead time before, for as long as executors stay."""
+
+    needed: Floats
+    """Slots at each step."""
+    lead_s: float
+    stays_s: float
+
+    def slots(self, step_s: float) -> Floats:
+        return _followed(self.needed, ceil(self.lead_s / step_s), ceil(self.stays_s / step_s))
+
+
 def late_by_floor(
-    work: Floats, step_s: float, floors: Floats, needed: Floats, *, lead_s: float, stays_s: float, slack_s: float
+    work: Floats, step_s: float, floors: Floats, pool: FollowingPool, slack_s: float
 ) -> NDArray[np.bool_]:
     """Whether the work of each step (columns) is done too late in pools of at least this many slots (rows).
 
-    `work` is the arriving work, in slots that it keeps busy. `needed` are the slots of a pool that follows it. Such a
-    pool has what was `needed` a lead time before, for as long as executors stay. `slack_s` is what the objective leaves
-    for waiting.
+    `work` is the arriving work, in slots that it keeps busy. `slack_s` is what the objective leaves for waiting.
 
     >>> work = np.array([1.0] * 6 + [8.0] * 2 + [1.0] * 12)  # a burst of ten seconds
-    >>> late = late_by_floor(work, 5.0, np.array([2.0, 6.0]), work, lead_s=30.0, stays_s=60.0, slack_s=14.0)
+    >>> late = late_by_floor(work, 5.0, np.array([2.0, 6.0]), FollowingPool(work, 30.0, 60.0), slack_s=14.0)
     >>> ((late @ work) / work.sum()).round(2).tolist()
     [0.59, 0.0]
     """
-    slots = np.maximum(floors[:, None], _followed(needed, ceil(lead_s / step_s), ceil(stays_s / step_s)))
+    slots = np.maximum(floors[:, None], pool.slots(step_s))
     came = np.concatenate(((0.0,), np.cumsum(work * step_s)))
     spare = came - np.concatenate((np.zeros((len(floors), 1)), np.cumsum(slots * step_s, axis=1)), axis=1)
     done = came - (spare - np.minimum.accumulate(spare, axis=1))

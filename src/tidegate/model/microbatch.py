@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from math import ceil, floor, inf
 
-from tidegate.domain.cost import Cost
+from tidegate.domain.cost import BatchCost
 
 
-def slots_for_rate(rows_per_s: float, cost: Cost, batch_s: float, utilisation: float) -> float:
+def slots_for_rate(rows_per_s: float, cost: BatchCost, batch_s: float, utilisation: float) -> float:
     """Slots that sustain the rate with batches `batch_s` apart: `n = (λ·s + a/B) / (u · (1 − o/B))`.
 
-    >>> round(slots_for_rate(600, Cost(batch_s=0, row_s=0.005, overhead_s=0.5), batch_s=2.0, utilisation=0.8), 6)
+    >>> round(slots_for_rate(600, BatchCost(batch_s=0, row_s=0.005, overhead_s=0.5), batch_s=2.0, utilisation=0.8), 6)
     5.0
-    >>> slots_for_rate(600, Cost(batch_s=0, row_s=0.005, overhead_s=2.0), batch_s=2.0, utilisation=0.8)
+    >>> slots_for_rate(600, BatchCost(batch_s=0, row_s=0.005, overhead_s=2.0), batch_s=2.0, utilisation=0.8)
     inf
     """
     if rows_per_s <= 0:
@@ -28,14 +28,14 @@ def slots_for_rate(rows_per_s: float, cost: Cost, batch_s: float, utilisation: f
     return (rows_per_s * cost.row_s + cost.batch_s / batch_s) / (utilisation * working)
 
 
-def slots_for_latency(rows_per_s: float, cost: Cost, interval_s: float, latency_s: float) -> float:
+def slots_for_latency(rows_per_s: float, cost: BatchCost, interval_s: float, latency_s: float) -> float:
     """The fewest slots with `B + T ≤ latency`, B = max(interval, T), so that all rows of a batch meet the objective.
 
     Either the batch fits into its interval, `T ≤ min(I, L − I)`, or batches follow each other, `T = B ≤ L/2`.
 
-    >>> slots_for_latency(100, Cost(batch_s=0, row_s=0.01, overhead_s=0.5), interval_s=1.0, latency_s=2.0)
+    >>> slots_for_latency(100, BatchCost(batch_s=0, row_s=0.01, overhead_s=0.5), interval_s=1.0, latency_s=2.0)
     2.0
-    >>> slots_for_latency(100, Cost(batch_s=0, row_s=0.01, overhead_s=3.0), interval_s=1.0, latency_s=2.0)
+    >>> slots_for_latency(100, BatchCost(batch_s=0, row_s=0.01, overhead_s=3.0), interval_s=1.0, latency_s=2.0)
     inf
     """
     if rows_per_s <= 0:
@@ -63,12 +63,12 @@ def slots_in_waves(needed: float, tasks: int) -> int:
     return ceil(tasks / floor(tasks / needed)) if needed > 0 else 0
 
 
-def rows_in(batch_s: float, slots: int, cost: Cost) -> int | None:
+def rows_in(batch_s: float, slots: int, cost: BatchCost) -> int | None:
     """Rows that `slots` finish in a batch of `batch_s`, or None if its fixed cost leaves no time for any.
 
-    >>> rows_in(2.5, slots=4, cost=Cost(batch_s=0, row_s=0.005, overhead_s=0.5))
+    >>> rows_in(2.5, slots=4, cost=BatchCost(batch_s=0, row_s=0.005, overhead_s=0.5))
     1600
-    >>> rows_in(0.4, slots=4, cost=Cost(batch_s=0, row_s=0.005, overhead_s=0.5)) is None
+    >>> rows_in(0.4, slots=4, cost=BatchCost(batch_s=0, row_s=0.005, overhead_s=0.5)) is None
     True
     """
     slot_s = (batch_s - cost.overhead_s) * slots - cost.batch_s

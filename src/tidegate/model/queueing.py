@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import exp, inf, log
 
-from tidegate.domain.cost import Cost
+from tidegate.domain.cost import BatchCost
 
 QUEUEING_DOMINATES = 10.0
 """Ratio of waiting to processing. Below it queues do not dominate the response, and CPU shares would not improve it."""
@@ -136,13 +136,13 @@ class BulkResponse:
 
 
 def bulk_response(
-    rows_per_s: float, cost: Cost, slots: float, interval_s: float, backlog_rows: float = 0.0
+    rows_per_s: float, cost: BatchCost, slots: float, interval_s: float, backlog_rows: float = 0.0
 ) -> BulkResponse:
     """Bulk service `T = o + (a + λ·B·s)/n`, `B = max(I, T)`. A backlog goes first, with the spare part of each period.
 
     Batches longer than the interval follow one another: `T = (o + a/n) / (1 − λ·s/n)`, infinite at ρ ≥ 1.
 
-    >>> cost = Cost(batch_s=0.0, row_s=0.01, overhead_s=0.5)
+    >>> cost = BatchCost(batch_s=0.0, row_s=0.01, overhead_s=0.5)
     >>> light = bulk_response(100, cost, slots=2, interval_s=5.0)
     >>> light.batch_s, light.mean_s, light.quantile_s(0.99)
     (3.0, 5.5, 7.95)

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tidegate.model.agespread import quantiles, rows_over
-from tidegate.model.batchwalk import Columns, Walk, steady_level, steady_slope, walk
+from tidegate.model.batchwalk import BatchWalk, Columns, steady_level, steady_slope, walk
 from tidegate.model.curves import Curves, Floats
 from tidegate.model.dominance import never_better_with_more_load, never_worse_with_more_slots
 from tidegate.model.slotpath import effective_slots
@@ -255,7 +255,9 @@ def _waiting(query: Query, scenarios: int, count: int) -> tuple[Floats, Floats]:
     return times_s, counts
 
 
-def _ages(query: Query, walked: Walk, arrived: Curves, interval_s: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+def _ages(
+    query: Query, walked: BatchWalk, arrived: Curves, interval_s: Floats
+) -> tuple[Floats, Floats, Floats, Floats]:
     """Stretches of rows: their number, smallest and largest age, and the standard deviation of the age."""
     pieces = max(2, _STRETCHES // len(walked.start_s))
     taken, lasts_s = walked.end_row - walked.first_row, walked.last_commit_s - walked.commit_s
@@ -277,7 +279,7 @@ def _ages(query: Query, walked: Walk, arrived: Curves, interval_s: Floats) -> tu
     )
 
 
-def _left_over(walked: Walk, arrived: Curves, total: Floats, horizon_s: float) -> tuple[Floats, Floats]:
+def _left_over(walked: BatchWalk, arrived: Curves, total: Floats, horizon_s: float) -> tuple[Floats, Floats]:
     """Rows left at the end of the horizon, and the age of the oldest. A running batch counts by its remainder."""
     span_s = np.maximum(walked.last_commit_s - walked.start_s, 1e-9)
     done = np.clip((horizon_s - walked.start_s) / span_s, 0.0, 1.0)

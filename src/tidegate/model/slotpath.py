@@ -25,23 +25,34 @@ class SlotPath:
     """Slots of all executors that were requested and have not left yet."""
 
 
+@dataclass(frozen=True, slots=True)
+class ExecutorStart:
+    """How new executors come up: they register after `startup_s` and are slow for another `warmup_s`."""
+
+    startup_s: float = 5.0
+    warmup_s: float = 10.0
+    warmup_speed: float = 0.5
+
+    def __post_init__(self) -> None:
+        if min(self.startup_s, self.warmup_s) < 0 or not 0 < self.warmup_speed <= 1:
+            raise ValueError("durations are 0 or more, and the warm-up speed is above 0 and at most 1")
+
+
+_USUAL_START = ExecutorStart()
+
+
 def ramp(
     now: float,
     target: float,
     steps: int,
     step_s: float,
     *,
-    startup_s: float = 5.0,
-    warmup_s: float = 10.0,
-    warmup_speed: float = 0.5,
+    start: ExecutorStart = _USUAL_START,
     leave_s: float = 0.0,
-    stolen: float = 0.0,
 ) -> SlotPath:
     """From `now` slots to `target`, requested at time 0.
 
-    New executors register after `startup_s` and work at `warmup_speed` for another `warmup_s`. Executors that are no
-    longer wanted stay until `leave_s`, when the running batch is done. A starting or warming slot takes `stolen` slots'
-    worth of processor time from the warm ones, for example if executors share their cores. A step that contains a
+    Executors that are no longer wanted stay until `leave_s`, when the running batch is done. A step that contains a
     change counts proportionally.
 
     >>> path = ramp(2, 4, steps=4, step_s=5.0)
@@ -50,16 +61,16 @@ def ramp(
     >>> ramp(4, 2, steps=3, step_s=2.0, leave_s=3.0).usable.tolist()
     [4.0, 3.0, 2.0]
     """
-    if min(now, target, startup_s, warmup_s, leave_s, stolen) < 0 or not 0 < warmup_speed <= 1:
-        raise ValueError("slots and durations are 0 or more, and the warm-up speed is above 0 and at most 1")
+    if min(now, target, leave_s) < 0:
+        raise ValueError("slots and durations are 0 or more")
     if target <= now:
         gone = _share_after(leave_s, steps, step_s)
         slots = now - (now - target) * gone
         return SlotPath(slots, slots)
-    registered = _share_after(startup_s, steps, step_s)
-    warm = _share_after(startup_s + warmup_s, steps, step_s)
+    registered = _share_after(start.startup_s, steps, step_s)
+    warm = _share_after(start.startup_s + start.warmup_s, steps, step_s)
     added = target - now
-    usable = now + added * (warmup_speed * (registered - warm) + warm) - stolen * added * (1 - warm)
+    usable = now + added * (start.warmup_speed * (registered - warm) + warm)
     return SlotPath(np.maximum(usable, 0.0), np.full(steps, float(target)))
 
 

@@ -2,9 +2,9 @@
 
 from .bounds import lower_bound
 from .configure import Configuration, OperatorChoice, configure
-from .criteria import CRITERIA, Constraint, Objective, at_most, capacity
+from .criteria import CRITERIA, Constraint, WeightedCriteria, at_most, capacity
 from .instance import read_instance, write_instance
-from .islands import Candidate, Engine, merge, solve_island, solve_islands
+from .islands import Engine, IslandResult, merge, solve_island, solve_islands
 from .packing import Packing, pack
 from .pareto import Tradeoff, pareto_front
 from .problem import Host, InvalidInstance, Problem, Task
@@ -15,13 +15,12 @@ from .tidegate import Tidegate
 __all__ = [
     "CRITERIA",
     "SCHEDULERS",
-    "Candidate",
     "Configuration",
     "Constraint",
     "Engine",
     "Host",
     "InvalidInstance",
-    "Objective",
+    "IslandResult",
     "OperatorChoice",
     "Packing",
     "Problem",
@@ -31,6 +30,7 @@ __all__ = [
     "Task",
     "Tidegate",
     "Tradeoff",
+    "WeightedCriteria",
     "at_most",
     "capacity",
     "configure",

@@ -84,7 +84,7 @@ def at_most(criterion: str, limit: float, penalty: float = math.inf) -> Constrai
 
 
 @dataclass(frozen=True, slots=True)
-class Objective:
+class WeightedCriteria:
     """`min Σ α_i g_i(S) + Σ β_j c_j(S)`: weights of criteria by name, and constraints with penalties (equation 20)."""
 
     weights: Mapping[str, float]

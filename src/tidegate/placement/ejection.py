@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from .arrays import FloatArray, IntArray, draw, inlined, kernel
 from .load import TOLERANCE
-from .seating import Seating, enter, exchange, leave, seat
+from .seating import SeatedTasks, enter, exchange, leave, seat
 
 SHAKES = 100  # attempted exchanges between two insertions
 MOVE = 0.5  # share of shakes that move one task; the others exchange two
@@ -30,7 +30,7 @@ def _fits(load: FloatArray, room: FloatArray, added: FloatArray, out: FloatArray
 
 
 @kernel
-def _open_host(seating: Seating, demand: FloatArray, room: FloatArray, task: int, state: NDArray[np.uint64]) -> int:
+def _open_host(seating: SeatedTasks, demand: FloatArray, room: FloatArray, task: int, state: NDArray[np.uint64]) -> int:
     """Return a random host with room for the task, or −1."""
     chosen, options = -1, 0
     nothing = demand[demand.shape[0] - 1]
@@ -44,7 +44,7 @@ def _open_host(seating: Seating, demand: FloatArray, room: FloatArray, task: int
 
 @kernel
 def _cheapest_ejection(
-    seating: Seating,
+    seating: SeatedTasks,
     demand: FloatArray,
     room: FloatArray,
     task: int,
@@ -102,7 +102,7 @@ def _cheapest_ejection(
 
 
 @kernel
-def _shake(seating: Seating, demand: FloatArray, room: FloatArray, state: NDArray[np.uint64]) -> None:
+def _shake(seating: SeatedTasks, demand: FloatArray, room: FloatArray, state: NDArray[np.uint64]) -> None:
     """Random moves and swaps between hosts, kept where both stay within capacity."""
     tasks, count = demand.shape[0] - 1, room.shape[0]
     for _ in range(SHAKES):

@@ -21,7 +21,7 @@ Engine = Callable[
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class IslandResult:
     """The result of one island, as plain values that can be sent between processes."""
 
     quality: tuple[float, ...]
@@ -29,13 +29,13 @@ class Candidate:
     hosts: tuple[int, ...]
 
 
-def solve_island(problem: Problem, seed: int, budget: int | None = None) -> Candidate:
+def solve_island(problem: Problem, seed: int, budget: int | None = None) -> IslandResult:
     """Run one search. `budget` counts evaluations, so the result does not depend on the machine."""
     hosts = within_cap(problem, Tidegate(budget=budget)(problem, np.random.default_rng(seed)))
-    return Candidate(quality(problem, hosts), seed, tuple(int(h) for h in hosts))
+    return IslandResult(quality(problem, hosts), seed, tuple(int(h) for h in hosts))
 
 
-def merge(candidates: Sequence[Candidate]) -> Candidate:
+def merge(candidates: Sequence[IslandResult]) -> IslandResult:
     """Return the best candidate; ties go to the smaller seed, so the order of arrival does not matter."""
     if not candidates:
         raise ValueError("no candidate to merge: at least one island must run")
@@ -56,5 +56,5 @@ def solve_islands(
     return evaluate(problem, hosts)
 
 
-def _island(problem: Problem, budget: int | None, seed: int) -> Candidate:
+def _island(problem: Problem, budget: int | None, seed: int) -> IslandResult:
     return solve_island(problem, seed, budget)

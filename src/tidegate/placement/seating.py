@@ -9,7 +9,7 @@ import numpy as np
 from .arrays import FloatArray, IntArray, kernel
 
 
-class Seating(NamedTuple):
+class SeatedTasks(NamedTuple):
     """An assignment with the data that a move needs. The arrays change in place."""
 
     hosts: IntArray  # per task, or -1 while it waits
@@ -20,7 +20,7 @@ class Seating(NamedTuple):
 
 
 @kernel
-def seat(demand: FloatArray, hosts: IntArray, count: int) -> Seating:
+def seat(demand: FloatArray, hosts: IntArray, count: int) -> SeatedTasks:
     """The seating of an assignment; `demand` has one row of zeros at the end, the empty task."""
     tasks, columns = demand.shape[0] - 1, demand.shape[1]
     size = np.zeros(count, np.int64)
@@ -29,7 +29,7 @@ def seat(demand: FloatArray, hosts: IntArray, count: int) -> Seating:
             size[hosts[i]] += 1
     width = max(size.max() + 8, 4 * (tasks // count + 1) + 16)
     size[:] = 0
-    seating = Seating(
+    seating = SeatedTasks(
         hosts,
         np.zeros((count, columns)),
         np.full((count, width), -1, np.int64),
@@ -43,7 +43,7 @@ def seat(demand: FloatArray, hosts: IntArray, count: int) -> Seating:
 
 
 @kernel
-def enter(seating: Seating, demand: FloatArray, task: int, host: int) -> None:
+def enter(seating: SeatedTasks, demand: FloatArray, task: int, host: int) -> None:
     """Put a waiting task on a host whose row has space."""
     seating.members[host, seating.size[host]] = task
     seating.place[task] = seating.size[host]
@@ -54,7 +54,7 @@ def enter(seating: Seating, demand: FloatArray, task: int, host: int) -> None:
 
 
 @kernel
-def leave(seating: Seating, demand: FloatArray, task: int) -> None:
+def leave(seating: SeatedTasks, demand: FloatArray, task: int) -> None:
     """Take a task off its host."""
     host = seating.hosts[task]
     seating.size[host] -= 1
@@ -67,7 +67,7 @@ def leave(seating: Seating, demand: FloatArray, task: int) -> None:
 
 
 @kernel
-def exchange(seating: Seating, demand: FloatArray, task: int, other: int, target: int) -> None:
+def exchange(seating: SeatedTasks, demand: FloatArray, task: int, other: int, target: int) -> None:
     """Swap two tasks; with the empty task as `other`, move the task to the target host."""
     source = seating.hosts[task]
     if other == demand.shape[0] - 1:

@@ -8,7 +8,7 @@ import numpy as np
 
 from .arrays import FloatArray, IntArray
 from .colocate import colocate
-from .criteria import HARD_PENALTY, Objective
+from .criteria import HARD_PENALTY, WeightedCriteria
 from .genetic import (
     GeneticAlgorithm,
     first_objective,
@@ -46,7 +46,7 @@ class Tidegate:
     `budget` counts evaluations; by default it grows with the problem.
     """
 
-    objective: Objective | None = None
+    objective: WeightedCriteria | None = None
     budget: int | None = None
     size: int = 40
     iterations: int = 150
@@ -68,7 +68,9 @@ class Tidegate:
         candidates = [colocate(problem, hosts) for hosts in candidates]
         return min(candidates, key=lambda hosts: quality(problem, hosts))
 
-    def _weighted(self, problem: Problem, packed: IntArray, objective: Objective, rng: np.random.Generator) -> IntArray:
+    def _weighted(
+        self, problem: Problem, packed: IntArray, objective: WeightedCriteria, rng: np.random.Generator
+    ) -> IntArray:
         cap = problem.max_migrations
         starts = [packed, best_fit_decreasing(problem, rng), round_robin(problem, rng)]
         if (problem.placed != UNPLACED).all():

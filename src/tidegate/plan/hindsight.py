@@ -16,7 +16,7 @@ import numpy as np
 from tidegate.evaluate.evaluation import ApplicationEvaluation, Evaluation
 from tidegate.evaluate.forecast.arrivals import FINE_S
 from tidegate.evaluate.table import Floats, Ints
-from tidegate.model.hindsight import late_by_floor
+from tidegate.model.hindsight import FollowingPool, late_by_floor
 from tidegate.plan.demand import busy_slots, room_for
 
 LASTS_S = 1800.0
@@ -105,9 +105,7 @@ def _late_shares(
         work,
         FINE_S,
         np.array(slots, dtype=np.float64),
-        np.ceil(work / _FULL / per) * per,
-        lead_s=lead_s,
-        stays_s=3.0 * (startup_s + warmup_s),
+        FollowingPool(np.ceil(work / _FULL / per) * per, lead_s, stays_s=3.0 * (startup_s + warmup_s)),
         slack_s=max(seen.objective.latency_s - seen.sample.interval_s, 0.0),
     )
     counts = rates * (1.0 - np.arange(len(rates))[::-1] * FINE_S / LASTS_S)

@@ -19,7 +19,7 @@ from math import ceil
 import numpy as np
 
 from tidegate.domain import Decision, Outcome, Prediction, Proposal, Reason, Receipt, SetBatchInterval
-from tidegate.domain.cost import Cost
+from tidegate.domain.cost import BatchCost
 from tidegate.evaluate.evaluation import ApplicationEvaluation, Evaluation
 from tidegate.model.rollout import Candidate, rollout
 from tidegate.plan.demand import path_of, query_of, room_for
@@ -149,7 +149,7 @@ def _may_save(seen: ApplicationEvaluation, evaluation: Evaluation, now_s: float)
     return saved >= _EXECUTOR * evaluation.pool.slots_per_executor or cost.overhead_s > _DRIVER_BUSY / 2 * now_s
 
 
-def _batch_slots(cost: Cost, interval_s: float) -> float:
+def _batch_slots(cost: BatchCost, interval_s: float) -> float:
     return cost.batch_s / max(interval_s, cost.overhead_s)
 
 

@@ -1,8 +1,46 @@
-"""Predicted outcomes of the pool sizes, from the last rollout."""
+"""What each pool size would lead to: every size is rolled out along the forecast, and gets a cost.
+
+    J(n) = Σ over applications  W · (burn of the error budget)² · 4  +  executor-seconds  +  a little for the change
+
+in executor-seconds, over a horizon of a few start-ups, averaged over the forecast's lower edge, mean and upper edge.
+`burn` is the share of the error budget that the current window will have spent. W is the cost of the largest pool over
+the horizon, so half a budget is worth any pool and a tenth of it is worth none. This uses the objective's slack: rows
+that queue and still meet the objective cost nothing.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
+from math import ceil
+
+import numpy as np
+
+from tidegate.evaluate.evaluation import ApplicationEvaluation, Evaluation
+from tidegate.evaluate.table import Floats
+from tidegate.model.rollout import Candidate, Outlook, rollout
+from tidegate.plan.demand import busy_slots, path_of, query_of, room_for
+from tidegate.plan.price import price_of_lateness
+
+_STEP_S = 2.0
+_LEAST_HORIZON_S, _MOST_HORIZON_S = 60.0, 300.0
+_WEIGHTS = np.array([1 / 6, 2 / 3, 1 / 6])
+"""Weights of the forecast's lower edge, mean and upper edge: three-point Gauss-Hermite quadrature. Its outer points lie
+at √3 standard deviations, close to the edges of a 90 % interval.
+"""
+WARMUP_S, _WARMUP_SPEED = 10.0, 0.5
+"""How long a new executor is slow, and how slow."""
+_LONGEST_QUEUE_S = 1800.0
+"""A queue that takes longer to clear counts as one that takes this long."""
+_CHURN_S = 5.0
+"""Executor-seconds that a change costs by itself, because of cold caches and moved state."""
+_FULL = 0.85
+"""Utilisation that a pool can sustain; used to compute what a coming peak needs."""
+_COMFORT = 0.8
+"""Share of the objective that latencies may reach, at the forecast's upper edge, in a pool to shrink to. A size that
+only just holds the objective would soon be given up again.
+"""
+_MOST_SIZES = 24
 
 
 @dataclass(slots=True)
@@ -25,3 +63,111 @@ class Outcomes:
         if size in self.sizes:
             return self.sizes.index(size)
         return min(range(len(self.sizes)), key=lambda place: abs(self.sizes[place] - size))
+
+
+def roll_out(evaluation: Evaluation, usable: list[ApplicationEvaluation], startup_s: float) -> Outcomes:
+    """Predict every size for these applications, where executors take `startup_s` to register."""
+    pool, lead_s = evaluation.pool, startup_s + WARMUP_S
+    horizon_s = _horizon_s(usable, lead_s)
+    steps = round(horizon_s / _STEP_S)
+    sizes = _sizes(evaluation, usable)
+    paths = _slot_paths(evaluation, sizes, steps, startup_s)
+    worth = evaluation.policy.executors.max * horizon_s
+    held = np.array([path.sum() * _STEP_S for _, path in paths]) / pool.slots_per_executor
+    churn = np.array([_CHURN_S * (size != pool.requested) for size in sizes])
+    cost = held + churn
+    late: dict[str, list[float]] = {}
+    p99_s: dict[str, list[float]] = {}
+    comfortable = np.ones(len(sizes), dtype=np.bool_)
+    for seen in usable:
+        candidates = [
+            Candidate(
+                slots,
+                None if seen.sample.gated else seen.sample.admission_rows,  # a gate's limit follows the pool
+                share=room_for(seen.place, evaluation, size * pool.slots_per_executor),
+                held=paid,
+            )
+            for size, (slots, paid) in zip(sizes, paths, strict=True)
+        ]
+        arrivals = path_of(seen, steps, _STEP_S, lead_s)
+        found = rollout(query_of(seen, evaluation.time_s), arrivals, candidates, horizon_s, _STEP_S)
+        late_rows = found.late_rows + _late_afterwards(found, arrivals[:, -1], seen.objective.latency_s)
+        cost = cost + worth * price_of_lateness(seen, evaluation, late_rows, found.rows) @ _WEIGHTS
+        late[seen.name] = (found.late_share @ _WEIGHTS).tolist()
+        p99_s[seen.name] = (found.p99_s @ _WEIGHTS).tolist()
+        comfortable &= found.percentile_s[:, -1] <= _COMFORT * seen.objective.latency_s
+    least = next((size for size, room in zip(sizes, comfortable, strict=True) if room), sizes[-1])
+    peak = _peak_size(evaluation, usable)
+    return Outcomes(list(sizes), cost.tolist(), late, p99_s, horizon_s, peak, least)
+
+
+def _sizes(evaluation: Evaluation, usable: list[ApplicationEvaluation]) -> tuple[int, ...]:
+    """All sizes if there are few, otherwise those near the current one and those that the load needs."""
+    pool = evaluation.pool
+    least, most = evaluation.executor_bounds
+    if most - least < _MOST_SIZES:
+        return tuple(range(least, most + 1))
+    now = pool.requested
+    total = float(evaluation.busy_slots.sum())
+    asked = [ceil(total / share / pool.slots_per_executor) for share in (1.0, 0.85, 0.6)]
+    near = (*range(now - 4, now + 7), ceil(1.5 * now), 2 * now, *asked, _peak_size(evaluation, usable))
+    return tuple(sorted({min(max(size, least), most) for size in near}))
+
+
+def _slot_paths(
+    evaluation: Evaluation, sizes: tuple[int, ...], steps: int, startup_s: float
+) -> list[tuple[Floats, Floats]]:
+    """Usable and paid slots of each size, including executors that are starting or warming up."""
+    pool, now_s = evaluation.pool, evaluation.time_s
+    ends_s = np.arange(1, steps + 1, dtype=np.float64) * _STEP_S
+    there = [_speed(ends_s, since_s - now_s) for since_s in sorted([one.since_s for one in pool.executors])]
+    oldest = list(accumulate(there, initial=np.zeros(steps)))
+    """Combined speed of the oldest executors, by their number. The oldest are kept longest."""
+    on_their_way, new = _speed(ends_s, startup_s / 2), _speed(ends_s, startup_s)
+    found = []
+    for size in sizes:
+        staying = min(max(size, 0), len(there))
+        coming = max(0, min(size, pool.requested) - staying)
+        usable = oldest[staying] + coming * on_their_way + max(0, size - staying - coming) * new
+        paid = np.full(steps, float(size * pool.slots_per_executor))
+        found.append((usable * pool.slots_per_executor, paid))
+    return found
+
+
+def _horizon_s(usable: list[ApplicationEvaluation], lead_s: float) -> float:
+    longest_s = max(seen.objective.latency_s for seen in usable)
+    wished_s = max(3 * lead_s, 2 * longest_s, _LEAST_HORIZON_S)
+    return _STEP_S * ceil(min(wished_s, _MOST_HORIZON_S) / _STEP_S)
+
+
+def _peak_size(evaluation: Evaluation, usable: list[ApplicationEvaluation]) -> int:
+    """Executors needed to sustain the highest load within the forecasts' horizon."""
+    slots = float(evaluation.busy_slots.sum())
+    for seen in usable:
+        if seen.path is not None and seen.path.trusted:
+            slots += max(0.0, busy_slots(seen, float(seen.path.mean.max())) - busy_slots(seen))
+    slots /= _FULL
+    least, most = evaluation.executor_bounds
+    return min(max(ceil(slots / evaluation.pool.slots_per_executor - 1e-6), least), most)
+
+
+def lasting_size(evaluation: Evaluation) -> int:
+    """Executors that the load needs without the backlog. Anything beyond that is needed only for a while."""
+    return ceil(float(evaluation.busy_slots.sum()) / _FULL / evaluation.pool.slots_per_executor - 1e-6)
+
+
+def _late_afterwards(found: Outlook, arrivals: Floats, objective_s: float) -> Floats:
+    """Rows that arrive after the horizon and are over the objective because an old queue must be cleared first."""
+    old = np.clip(found.oldest_end_s / objective_s - 0.5, 0.0, 1.0)
+    spare = found.sustained_rows_per_s - arrivals
+    clearing_s = np.minimum(found.backlog_end_rows / np.maximum(spare, 1e-9), _LONGEST_QUEUE_S)
+    # A queue that never clears keeps growing, so the size with the slowest growth is still the best.
+    growth = 1.0 + np.maximum(-spare, 0.0) / np.maximum(arrivals, 1e-9)
+    return np.asarray(old * (found.backlog_end_rows + arrivals * clearing_s * growth))
+
+
+def _speed(ends_s: Floats, registers_s: float) -> Floats:
+    """Speed of one executor at each step: zero before it registers, half while it warms up."""
+    return np.where(ends_s <= registers_s, 0.0, np.where(ends_s <= registers_s + WARMUP_S, _WARMUP_SPEED, 1.0)).astype(
+        np.float64
+    )

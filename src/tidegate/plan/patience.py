@@ -18,9 +18,9 @@ from tidegate.domain import Proposal, Reason, ScaleExecutors
 from tidegate.evaluate.evaluation import ApplicationEvaluation, Evaluation
 from tidegate.evaluate.table import Floats
 from tidegate.model.rollout import Candidate, rollout
-from tidegate.model.slotpath import ramp
+from tidegate.model.slotpath import ExecutorStart, ramp
 from tidegate.plan.demand import path_of, query_of, room_for
-from tidegate.plan.pool import WARMUP_S
+from tidegate.plan.outcomes import WARMUP_S
 from tidegate.plan.wording import executors
 
 _LATER_S = 5.0
@@ -101,8 +101,7 @@ def _arrivals(seen: ApplicationEvaluation, steps: int, lead_s: float) -> Floats:
 def _slots(evaluation: Evaluation, first: int, last: int, steps: int, startup_s: float) -> Floats:
     """Usable slots at each step, with `first` executors requested now and `last` a little later."""
     per, now = evaluation.pool.slots_per_executor, evaluation.pool.registered
-    at_once = ramp(now * per, max(first, now) * per, steps, _STEP_S, startup_s=startup_s, warmup_s=WARMUP_S)
-    later = ramp(
-        0, max(last - max(first, now), 0) * per, steps, _STEP_S, startup_s=startup_s + _LATER_S, warmup_s=WARMUP_S
-    )
+    at_once = ramp(now * per, max(first, now) * per, steps, _STEP_S, start=ExecutorStart(startup_s, WARMUP_S))
+    missing, late = max(last - max(first, now), 0), ExecutorStart(startup_s + _LATER_S, WARMUP_S)
+    later = ramp(0, missing * per, steps, _STEP_S, start=late)
     return np.asarray(at_once.usable + later.usable)

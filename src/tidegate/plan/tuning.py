@@ -54,7 +54,7 @@ class Tuning:
         saved = parts.get(self.name)
         self.memory = from_tree(TuningMemory, saved) if isinstance(saved, dict) else saved or TuningMemory()
         parts[self.name] = self.memory
-        self._outlooks: dict[str, Outlook] = {}
+        self._outlooks: dict[str, LongRun] = {}
 
     def watch(self, evaluation: Evaluation, actions: Collection[Action], held: Collection[Held]) -> None:
         """Track applications that are stuck: over the objective, with no action left, and not just catching up."""
@@ -122,7 +122,7 @@ def real_time_slots(evaluation: Evaluation) -> tuple[Advice, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class LongRun:
     """One application in the long run: its load without backlog and trend, and the slots that it could have."""
 
     name: str
@@ -166,13 +166,13 @@ class Outlook:
         return floor(min(most, _least(lambda rate: self.needed(self.objective.latency_s, rate) > self.slots, most)))
 
 
-def _outlook(place: int, evaluation: Evaluation) -> Outlook:
+def _outlook(place: int, evaluation: Evaluation) -> LongRun:
     seen = evaluation.of(place)
     assert seen.workload is not None
     total = most_slots(evaluation)
     others = float(evaluation.busy_slots.sum() - evaluation.busy_slots[place]) / _COMFORTABLE
     steady = replace(seen.workload, pending_rows=0.0, expected_rows_per_s=seen.workload.arrival_rows_per_s)
-    return Outlook(
+    return LongRun(
         name=seen.name,
         workload=steady,
         pending_rows=seen.workload.pending_rows,
@@ -195,7 +195,7 @@ def _nothing_left(evaluation: Evaluation, actions: Collection[Action], held: Col
     return not (tried or waits or arriving or restarting)
 
 
-def _options(outlook: Outlook, pool: ExecutorPool) -> tuple[Advice, ...]:
+def _options(outlook: LongRun, pool: ExecutorPool) -> tuple[Advice, ...]:
     needed = outlook.needed(outlook.objective.latency_s)
     if needed <= outlook.slots_now:
         return _against_the_model(outlook)
@@ -206,7 +206,7 @@ def _options(outlook: Outlook, pool: ExecutorPool) -> tuple[Advice, ...]:
     return tuple(option for option in options if option is not None)
 
 
-def _add(outlook: Outlook, needed: float, pool: ExecutorPool) -> Advice | None:
+def _add(outlook: LongRun, needed: float, pool: ExecutorPool) -> Advice | None:
     if not isfinite(needed):
         return None
     tasks = outlook.workload.parallelism
@@ -223,7 +223,7 @@ def _add(outlook: Outlook, needed: float, pool: ExecutorPool) -> Advice | None:
     return Advice(outlook.name, Reason("add-executors", text), executors=executors, hosts=hosts, parallelism=widened)
 
 
-def _relax(outlook: Outlook) -> Advice | None:
+def _relax(outlook: LongRun) -> Advice | None:
     latency_s = outlook.least_latency_s()
     if latency_s is None:
         return None
@@ -232,7 +232,7 @@ def _relax(outlook: Outlook) -> Advice | None:
     return Advice(outlook.name, Reason("relax-objective", text), latency_s=latency_s)
 
 
-def _send_less(outlook: Outlook) -> Advice:
+def _send_less(outlook: LongRun) -> Advice:
     name, latency_s, rate = outlook.name, outlook.objective.latency_s, outlook.largest_rate()
     if not rate:
         overhead_s = outlook.workload.cost.overhead_s
@@ -242,7 +242,7 @@ def _send_less(outlook: Outlook) -> Advice:
     return Advice(name, Reason("send-less", text), rows_per_s=float(rate))
 
 
-def _against_the_model(outlook: Outlook) -> tuple[Advice, ...]:
+def _against_the_model(outlook: LongRun) -> tuple[Advice, ...]:
     """Missed although the model says there are enough slots. Only the measured latency can be reported."""
     seen_s = outlook.workload.latency_p99_s
     if seen_s is None or seen_s <= outlook.objective.latency_s:
@@ -283,7 +283,7 @@ def _least(holds: Callable[[float], bool], most: float) -> float:
     return high
 
 
-def _load(outlook: Outlook) -> str:
+def _load(outlook: LongRun) -> str:
     workload = outlook.workload
     return f"{workload.expected_rows_per_s:.0f} rows/s × {workload.cost.row_s * 1e3:.2f} ms"
 

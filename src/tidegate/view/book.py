@@ -19,7 +19,7 @@ from typing import Any
 
 from tidegate.control.journal.block import read_block
 from tidegate.control.journal.follow import Follower
-from tidegate.control.journal.reader import Outcomes
+from tidegate.control.journal.reader import RecordedOutcomes
 from tidegate.control.journal.schema import KNOWLEDGE, VERSION, open_to_read, read_v1, version_of
 from tidegate.control.journal.summary import COVERED, TABLES, Summary, create, insert, summarise
 from tidegate.control.knowledge import Knowledge
@@ -164,7 +164,7 @@ class Book:
         else:
             trees = Follower(self.database).poll()
         tree = next((one for one in trees if one.get("i") == number), None)
-        return None if tree is None else (tree, Outcomes(self.database).of(tree))
+        return None if tree is None else (tree, RecordedOutcomes(self.database).of(tree))
 
     # internals
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from tidegate.control.journal.entry import Note
 from tidegate.domain.codec import from_tree
 from tidegate.domain.decision import Decision
 from tidegate.domain.policy import Policy
 from tidegate.evaluate.violations import report
 from tidegate.view.book import Book
-from tidegate.view.panels import ApplicationNow, ClassNow, Lag, Note, Overview, PoolNow
+from tidegate.view.panels import ApplicationNow, ClassNow, Lag, Overview, PoolNow
 
 _HOUR_S = 3600.0
 _MOST_NOTES = 50

@@ -67,8 +67,10 @@ class Answer(BaseModel):
     accepted: str
 
 
-class Problem(BaseModel):
+class ApiProblem(BaseModel):
     """What was wrong, and what to do."""
+
+    model_config = ConfigDict(title="Problem")
 
     error: str
 
@@ -142,7 +144,7 @@ def _problems(schemas: dict[str, Any], *codes: int) -> dict[str, Any]:
         415: "Not JSON",
         503: "The fleet does not answer",
     }
-    content = _json(_schema(Problem, schemas))
+    content = _json(_schema(ApiProblem, schemas))
     return {str(code): {"description": words[code], "content": content} for code in codes}
 
 
@@ -154,6 +156,6 @@ def _schema(kind: Any, schemas: dict[str, Any]) -> dict[str, Any]:
     found = TypeAdapter(kind).json_schema(ref_template="#/components/schemas/{model}")
     schemas |= found.pop("$defs", {})
     if isinstance(kind, type) and found.get("type") == "object":
-        schemas[kind.__name__] = found
-        return {"$ref": f"#/components/schemas/{kind.__name__}"}
+        schemas[found["title"]] = found
+        return {"$ref": f"#/components/schemas/{found['title']}"}
     return dict(found)

@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 
 from tidegate.evaluate.bottleneck import (
     ApplicationMetrics,
+    BottleneckKind,
     BottleneckTime,
-    Kind,
     OperatorMetrics,
     bottleneck_time,
     worst_operator,
@@ -85,6 +85,6 @@ def _draw_box(
         "facecolor": colormaps["OrRd"](0.1 + 0.45 * share),
         "edgecolor": "black" if operator.name == worst.operator else "0.5",
         "linewidth": 2.0 if operator.name == worst.operator else 1.0,
-        "linestyle": "--" if time.kind is Kind.COMMUNICATION else "-",
+        "linestyle": "--" if time.kind is BottleneckKind.COMMUNICATION else "-",
     }
     axes.text(place[0], -place[1], text, ha="center", va="center", fontsize=8, bbox=look)

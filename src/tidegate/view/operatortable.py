@@ -10,8 +10,8 @@ from rich.text import Text
 
 from tidegate.evaluate.bottleneck import (
     ApplicationMetrics,
+    BottleneckKind,
     BottleneckTime,
-    Kind,
     OperatorMetrics,
     bottleneck_time,
     worst_operator,
@@ -74,7 +74,7 @@ def _cells(operator: OperatorMetrics, time: BottleneckTime, worst: BottleneckTim
     return [
         operator.name,
         str(operator.parallelism),
-        ("▒" if time.kind is Kind.COMMUNICATION else "█") * max(1, round(_BAR * share)),
+        ("▒" if time.kind is BottleneckKind.COMMUNICATION else "█") * max(1, round(_BAR * share)),
         seconds(operator.execute_latency_s),
         seconds(operator.process_latency_s),
         _UNKNOWN if operator.rows_in is None else f"{operator.rows_in:,.0f}",

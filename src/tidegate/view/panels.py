@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from tidegate.control.journal.entry import Note
+
 Column = list[float | None]
 
 
@@ -49,15 +51,6 @@ class PoolNow:
     least: int | None
     most: int | None
     disruptions_left: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Note:
-    """An event of the controller itself."""
-
-    time_s: float
-    event: str
-    text: str
 
 
 @dataclass(frozen=True, slots=True)

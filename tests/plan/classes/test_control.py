@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegate.domain.qos import QosClass
-from tidegate.model.fluid import needed_rates
-from tidegate.plan.classes.control import Classes, Grant, Load, step
+from tidegate.domain.serviceclasses import QosClass
+from tidegate.model.fluid import Queues, needed_rates
+from tidegate.plan.classes.control import ClassArrays, CpuGrants, Load, step
 from tidegate.plan.settings import PredictiveSettings
 
 RULES = (
@@ -17,7 +17,7 @@ RULES = (
     QosClass(latency_s=0.5, weight=3),
     QosClass(latency_s=0.8, weight=1, floor=0.2),
 )
-CLASSES = Classes.of(RULES)
+CLASSES = ClassArrays.of(RULES)
 
 
 def load(backlog: list[float], rates: list[float], group: list[int], row_s: float = 0.001) -> Load:
@@ -28,7 +28,7 @@ def load(backlog: list[float], rates: list[float], group: list[int], row_s: floa
     )  # fmt: skip
 
 
-def decide(seen: Load, cpus: float, demand_cap: float = 1.0) -> Grant:
+def decide(seen: Load, cpus: float, demand_cap: float = 1.0) -> CpuGrants:
     return step(seen, CLASSES, PredictiveSettings(), cpus, interval_s=1.0, demand_cap=demand_cap)
 
 
@@ -76,7 +76,8 @@ def test_needs_grow_with_what_waits(backlog: float, more: float, rate: float) ->
     def need(rows: float) -> float:
         expected, aim, back = np.full((1, 5), rate), np.array([0.4]), np.array([0.8])
         group = np.zeros(1, dtype=np.int64)
-        return float(needed_rates(np.array([rows]), expected, np.array([rate]), group, aim, back, 1.0)[0])
+        queues = Queues(np.array([rows]), expected, np.array([rate]), group)
+        return float(needed_rates(queues, aim, back, 1.0)[0])
 
     assert need(backlog + more) >= need(backlog) - 1e-9
     assert need(backlog) <= backlog + rate + 1e-9
@@ -88,7 +89,7 @@ def test_the_needed_rate_brings_the_wait_to_its_set_point() -> None:
     served = rate
     for _ in range(8):
         expected = np.full((1, 5), rate)
-        arrays = (np.array([queued]), expected, np.array([served]), np.zeros(1, dtype=np.int64))
-        served = float(needed_rates(*arrays, np.array([aim_s]), np.array([2.0]), 1.0)[0])
+        queues = Queues(np.array([queued]), expected, np.array([served]), np.zeros(1, dtype=np.int64))
+        served = float(needed_rates(queues, np.array([aim_s]), np.array([2.0]), 1.0)[0])
         queued = max(0.0, queued + rate - served)
     assert queued / served <= aim_s * 1.1

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from tests.plan.operators.worlds import batch, metrics_of, operator
 from tidegate.domain import ApplicationSample, DriverTimes
 from tidegate.evaluate.bottleneck import (
+    BottleneckKind,
     Cause,
-    Kind,
     Links,
     Rescaling,
+    TaskLimits,
     best_rescaling,
     bottleneck_time,
     diagnose,
@@ -63,7 +64,7 @@ def test_bottleneck_time_is_the_larger_of_compute_and_communication() -> None:
     time = bottleneck_time(metrics.operators[0], slots=8)
     assert time.compute_s == pytest.approx(1.0 / 4)
     assert time.communication_s == pytest.approx(3.0 / 4), "bytes over measured bandwidth, in and out"
-    assert time.kind is Kind.COMMUNICATION
+    assert time.kind is BottleneckKind.COMMUNICATION
     assert bottleneck_time(metrics.operators[0], slots=2).communication_s == pytest.approx(3.0 / 2), "two slots only"
 
 
@@ -126,7 +127,7 @@ def test_a_rescaling_stays_within_the_slots_and_never_loses_time(busy: list[floa
         operator(f"op{place}", parallelism=tasks, busy_s=value, execute_latency_s=value / min(tasks, slots))
         for place, value in enumerate(busy)
     ]
-    rescaling = best_rescaling(metrics_of(*stages), slots, slots, task_overhead_s=0.02)
+    rescaling = best_rescaling(metrics_of(*stages), slots, 0.02, TaskLimits(slots))
     assert all(1 <= target <= slots for target in rescaling.after.values())
     assert rescaling.gain_s >= 0
     assert all(rescaling.after[name] != rescaling.before[name] for name in rescaling.after)
@@ -138,15 +139,15 @@ def test_stateful_operators_change_together() -> None:
         operator("b"),
         operator("c", stateful=True, busy_s=0.1, execute_latency_s=0.1),
     )
-    rescaling = best_rescaling(metrics_of(*stages), slots=6, most=6, task_overhead_s=0.02)
+    rescaling = best_rescaling(metrics_of(*stages), 6, 0.02, TaskLimits(6))
     assert rescaling.after["a"] == rescaling.after["c"] > 1
-    kept = best_rescaling(metrics_of(*stages), slots=6, most=6, task_overhead_s=0.02, frozen={"c"})
+    kept = best_rescaling(metrics_of(*stages), 6, 0.02, TaskLimits(6, frozen={"c"}))
     assert set(kept.after) == {"b"}
 
 
 def diagnosis_of(metrics, slots=6, useless=None, suffices=False):  # type: ignore[no-untyped-def]
     useless = useless or {}
-    rescaling = best_rescaling(metrics, slots, slots, 0.02, frozen=useless)
+    rescaling = best_rescaling(metrics, slots, 0.02, TaskLimits(slots, frozen=useless))
     return diagnose(metrics, worst_operator(metrics, slots), rescaling, slots, useless, suffices)
 
 

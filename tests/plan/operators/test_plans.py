@@ -13,7 +13,7 @@ from tests.plan.operators.worlds import batch, operator
 from tidegate.domain import ExecutorPool, ExecutorSample
 from tidegate.domain.codec import from_json, to_json
 from tidegate.plan.operators.instances import (
-    Schedule,
+    IndexedAssignment,
     Wanted,
     deal_in_turn,
     live_assignment,
@@ -140,14 +140,14 @@ def test_every_instance_gets_a_living_slot_and_none_is_crowded(
 def test_a_schedule_that_hands_its_rows_on_is_that_of_the_assignment_alone(
     plans: list[dict[str, dict[str, int]]], pools: list[set[Place]]
 ) -> None:
-    before = Schedule.of({})
+    before = IndexedAssignment.of({})
     for plan, slots in zip(plans, pools, strict=False):
         wanted = [Wanted(name, tasks, level) for level, (name, tasks) in enumerate(plan.items())]
         seats = dict(before)
         after = schedule_instances(wanted, sorted(slots), before)
         assert dict(before) == seats, "the schedule before is left as it was"
-        assert Schedule.of(before).rows == before.rows
-        read = Schedule.of(after)
+        assert IndexedAssignment.of(before).rows == before.rows
+        read = IndexedAssignment.of(after)
         assert (read.rows, read.held) == (after.rows, {place: held for place, held in after.held.items() if held})
         assert read.crowded <= after.crowded
         assert after == schedule_instances(wanted, sorted(slots), seats)

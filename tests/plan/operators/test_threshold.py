@@ -11,7 +11,7 @@ from tidegate.evaluate.bottleneck import (
     ThresholdModel,
     add_latency,
     bottleneck_levels,
-    fit_line,
+    fit_latency_line,
     reference_bottleneck_s,
     refit,
     same_order,
@@ -25,7 +25,7 @@ ACCURACY, INTERVAL_S = 0.3, 60.0
 def test_the_fit_is_least_squares(noise: list[float], slope: float) -> None:
     times = [1e9 + 1.3 * step for step in range(len(noise))]
     values = [slope * step + value for step, value in enumerate(noise)]
-    line = fit_line(times, values)
+    line = fit_latency_line(times, values)
     w, b = np.polyfit(np.array(times) - line.origin_s, values, 1)
     assert line.w == pytest.approx(w, abs=1e-6)
     assert line.b == pytest.approx(b, abs=1e-6)

@@ -17,10 +17,10 @@ from typing import Any, TypeVar
 
 from pyspark.sql import SparkSession
 
-from tidegate.adapters.spark.admission import Admission
 from tidegate.adapters.spark.attach import Gate, attach
 from tidegate.adapters.spark.embedded import embedded_session
 from tidegate.adapters.spark.executors import settle_executors
+from tidegate.adapters.spark.gatefile import GateLimit
 from tidegate.adapters.spark.queries import RestartableQuery
 from tidegate.analysis.correlation import Correlations, correlate
 from tidegate.analysis.prepare import prepare
@@ -238,7 +238,7 @@ def _warm(gate: Gate, course: Course, workload: str, executors: int) -> None:
     """Let every executor load what the workload needs before measuring."""
     with _started(gate, course, f"warm-{workload}", lambda: _job(course.plan, workload, executors)) as started:
         _await_batches(started.query, course.plan.warm_batches)
-        started.query.admit(Admission(course.plan.congestion_rows))
+        started.query.admit(GateLimit(course.plan.congestion_rows))
         _await_batches(started.query, 3)
 
 
@@ -254,7 +254,7 @@ def _cells(gate: Gate, course: Course, workload: str, tasks: str, executors: int
 
 def _cell(query: RestartableQuery, plan: Plan, rows: int, executors: int) -> CellWindow:
     from_s = time.time()
-    query.admit(Admission(rows))
+    query.admit(GateLimit(rows))
     _await_batches(query, plan.batches + 2)  # skip one batch of the previous size and the first of this one
     while time.time() < from_s + plan.cell_s:
         time.sleep(0.1)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tidegate.adapters.sim.events import NewNode, NewSinusOperator, Schedule
+from tidegate.adapters.sim.events import NewNode, NewSinusOperator, ScheduleTasks
 from tidegate.adapters.sim.result import ResultTable, SimulationResult
 from tidegate.adapters.sim.scenario import Scenario
 from tidegate.adapters.sim.simulation import Simulation
@@ -43,7 +43,7 @@ def scenario(scheduler: str = "tidegate", seed: int = 1, duration_s: float = 500
         )
         for name, phase in PHASES.items()
     ]
-    schedules = [Schedule(event="Schedule", at_s=at_s) for at_s in SCHEDULES_S]
+    schedules = [ScheduleTasks(event="Schedule", at_s=at_s) for at_s in SCHEDULES_S]
     return Scenario(
         name="four-signals",
         duration_s=duration_s,

@@ -19,7 +19,7 @@ from typing import Any
 
 from tidegate.adapters.host.hosts import HostWatch
 from tidegate.adapters.host.shares import ProcessGroups
-from tidegate.adapters.spark.admission import Admission, write_admission
+from tidegate.adapters.spark.gatefile import GateLimit, write_admission
 from tidegate.control.clock import WallClock
 from tidegate.control.controller import Controller
 from tidegate.control.journal import SqliteJournal, read_entries
@@ -151,7 +151,7 @@ class HostCluster:
         if isinstance(action, SetAdmission) and action.application in gates:
             if self._asked.get(action.application, 0) == action.rows_per_trigger:
                 return None
-            write_admission(Path(gates[action.application]), Admission(action.rows_per_trigger))
+            write_admission(Path(gates[action.application]), GateLimit(action.rows_per_trigger))
             self._asked[action.application] = action.rows_per_trigger
             return ActionReceipt(action, Outcome.DONE, "through the gate of its source")
         return ActionReceipt(action, Outcome.REFUSED, "applications of a host support only shares and admission")

@@ -23,7 +23,7 @@ _V1_UNLIMITED = 1 << 60
 
 
 @dataclass(frozen=True, slots=True)
-class Knobs:
+class CgroupVersion:
     """The files of one version and how values are written into them."""
 
     version: int
@@ -53,8 +53,8 @@ class Knobs:
         return unlimited if limit_bytes is None else str(limit_bytes)
 
 
-V1 = Knobs(1, "cpu.shares", 1024, (2, 262_144), "memory.limit_in_bytes")
-V2 = Knobs(2, "cpu.weight", 100, (1, 10_000), "memory.max")
+V1 = CgroupVersion(1, "cpu.shares", 1024, (2, 262_144), "memory.limit_in_bytes")
+V2 = CgroupVersion(2, "cpu.weight", 100, (1, 10_000), "memory.max")
 
 
 class CgroupFiles:
@@ -81,7 +81,7 @@ class CgroupFiles:
 class CgroupTree:
     """Where the groups of each controller are on this machine."""
 
-    roots: dict[Controller, tuple[Path, Knobs]]
+    roots: dict[Controller, tuple[Path, CgroupVersion]]
     unified: Path | None = None
     proc: Path = Path("/proc")
 
@@ -92,7 +92,7 @@ class CgroupTree:
         rows = [line.split() for line in table.splitlines() if len(line.split()) >= 4]
         unified = next((Path(row[1]) for row in rows if row[2] == "cgroup2"), None)
         handed = _words(unified / "cgroup.controllers") if unified else set()
-        roots: dict[Controller, tuple[Path, Knobs]] = {}
+        roots: dict[Controller, tuple[Path, CgroupVersion]] = {}
         for controller in CONTROLLERS:
             if unified is not None and controller in handed:
                 roots[controller] = (unified, V2)

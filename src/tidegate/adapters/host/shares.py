@@ -27,8 +27,8 @@ from tidegate.adapters.host.cgroups import (
     PROCS,
     CgroupFiles,
     CgroupTree,
+    CgroupVersion,
     Controller,
-    Knobs,
     capability,
     member_ids,
 )
@@ -121,7 +121,7 @@ class ProcessGroups:
             raise InvalidInput(f"group {group!r}: no {controller} controller is mounted here")
         if controller not in self._places.setdefault(group, {}):
             self._place(group, controller)
-        knobs: Knobs = self._tree.roots[controller][1]
+        knobs: CgroupVersion = self._tree.roots[controller][1]
         folder = self._places[group][controller][0]
         for file, text in texts(knobs).items():
             self._files.write(folder / file, text)

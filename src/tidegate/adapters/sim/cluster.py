@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,7 +12,7 @@ from tidegate.adapters.sim.executors import Executors
 from tidegate.adapters.sim.faults import Fault, MetricsMissing, MetricsStale
 from tidegate.adapters.sim.gate import SimGate
 from tidegate.adapters.sim.knobs import Knobs
-from tidegate.adapters.sim.poolworld import PoolWorld
+from tidegate.adapters.sim.poolworld import PoolConditions, PoolWorld
 from tidegate.domain import (
     ApplicationSample,
     ArrivalSample,
@@ -72,28 +71,13 @@ class SimCluster:
             raise InvalidInput(f"application {twice} is listed twice")
         if executors < 0:
             raise InvalidInput(f"a pool must begin with at least 0 executors, not {executors}")
-        for what, cpus in (("host", host_cpus), ("driver", driver_cpus)):
-            if cpus is not None and not 0 < cpus < math.inf:
-                raise InvalidInput(f"the {what} must have more than 0 CPUs, not {cpus}; leave it out for no limit")
-        if not 0 <= cold_cpus < math.inf:
-            raise InvalidInput(f"a cold executor must need at least 0 CPUs, not {cold_cpus}")
+        conditions = PoolConditions(host_cpus, cold_cpus, driver_cpus, noise, start_s, seed)
         for name in groups or ():
             if name not in names:
                 raise InvalidInput(f"groups: no application is named {name}")
         self.executors = Executors(slots_per_executor, startup_s, warmup_s, warmup_speed, max_executors)
         self.executors.begin(executors, start_s)
-        self._world = PoolWorld(
-            applications,
-            self.executors,
-            host_cpus=host_cpus,
-            cold_cpus=cold_cpus,
-            driver_cpus=driver_cpus,
-            groups=groups or {},
-            faults=faults,
-            noise=noise,
-            start_s=start_s,
-            seed=seed,
-        )
+        self._world = PoolWorld(applications, self.executors, conditions, groups or {}, faults)
         self._host_cpus = host_cpus
         self._knobs = Knobs(self._world)
         self.clock = SimClock(self)

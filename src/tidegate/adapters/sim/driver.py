@@ -12,10 +12,10 @@ Owner = TypeVar("Owner")
 
 
 @dataclass(slots=True)
-class Driver(Generic[Owner]):
+class SimDriver(Generic[Owner]):
     """Runs the overhead of batches. Without a limit on its CPUs, batches do not slow each other down.
 
-    >>> driver: Driver[str] = Driver(cpus=2.0)
+    >>> driver: SimDriver[str] = SimDriver(cpus=2.0)
     >>> for query in range(9):  # nine aggregations of 0.4 CPU-seconds a batch
     ...     driver.begin(f"q{query}", overhead_s=0.4, cpu_s=0.4)
     >>> driver.divide()

@@ -6,14 +6,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tidegate.adapters.sim.section import Amount, Angle, Load, Name, Positive, Section
-from tidegate.adapters.sim.workload import ApplicationSpec, HostSpec, OperatorSpec, Resources
+from tidegate.adapters.sim.scenarioparts import Resources, ScenarioApplication, ScenarioHost, ScenarioOperator
+from tidegate.adapters.sim.section import Amount, Angle, Load, Name, Positive, ScenarioSection
 from tidegate.load import Sinusoid
 
 PAPER_COST_S = 1 / 25  # Melnik et al. 2019: a core does 25 rows per unit of time
 
 
-class NewNode(Section):
+class NewNode(ScenarioSection):
     event: Literal["NewNode"]
     at_s: Amount
     id: Name
@@ -22,13 +22,13 @@ class NewNode(Section):
     region: str = "here"
     cost_per_hour: Amount = 0.0
 
-    def host(self) -> HostSpec:
-        return HostSpec(
+    def host(self) -> ScenarioHost:
+        return ScenarioHost(
             name=self.id, cpu=self.cpu, resources=self.resources, region=self.region, cost_per_hour=self.cost_per_hour
         )
 
 
-class NewOperator(Section):
+class NewOperator(ScenarioSection):
     """An operator that arrives with its own load."""
 
     event: Literal["NewOperator"]
@@ -41,8 +41,8 @@ class NewOperator(Section):
     max_cpu: Positive | None = None
     selectivity: Amount = 1.0
 
-    def application(self) -> ApplicationSpec:
-        operator = OperatorSpec(
+    def application(self) -> ScenarioApplication:
+        operator = ScenarioOperator(
             name=self.id,
             cost=self.cost,
             holds=self.holds,
@@ -50,10 +50,10 @@ class NewOperator(Section):
             parallelism=self.parallelism,
             max_cpu=self.max_cpu,
         )
-        return ApplicationSpec(name=self.id, load=self.load, operators=(operator,))
+        return ScenarioApplication(name=self.id, load=self.load, operators=(operator,))
 
 
-class NewSinusOperator(Section):
+class NewSinusOperator(ScenarioSection):
     """`x(t) = a + b·sin(2πt/c + d)`, t from the start of the simulation."""
 
     event: Literal["NewSinusOperator"]
@@ -65,13 +65,13 @@ class NewSinusOperator(Section):
     phase: Angle = 0.0
     cost: Amount | dict[str, Amount] = PAPER_COST_S
 
-    def application(self) -> ApplicationSpec:
+    def application(self) -> ScenarioApplication:
         load = Sinusoid(self.baseline, self.amplitude, self.period_s, self.phase)
-        operator = OperatorSpec(name=self.id, cost=self.cost)
-        return ApplicationSpec(name=self.id, load=load, operators=(operator,))
+        operator = ScenarioOperator(name=self.id, cost=self.cost)
+        return ScenarioApplication(name=self.id, load=load, operators=(operator,))
 
 
-class KillNode(Section):
+class KillNode(ScenarioSection):
     """The host is gone. Its tasks wait for the next schedule."""
 
     event: Literal["KillNode"]
@@ -79,7 +79,7 @@ class KillNode(Section):
     id: Name
 
 
-class KillOperator(Section):
+class KillOperator(ScenarioSection):
     """The operator is gone (`application.operator`, or the application's name). Its rows are dropped."""
 
     event: Literal["KillOperator"]
@@ -87,7 +87,7 @@ class KillOperator(Section):
     id: Name
 
 
-class Schedule(Section):
+class ScheduleTasks(ScenarioSection):
     """Place every task again, based on the measurements so far."""
 
     event: Literal["Schedule"]
@@ -96,5 +96,5 @@ class Schedule(Section):
 
 
 Event = Annotated[
-    NewNode | NewOperator | NewSinusOperator | KillNode | KillOperator | Schedule, Field(discriminator="event")
+    NewNode | NewOperator | NewSinusOperator | KillNode | KillOperator | ScheduleTasks, Field(discriminator="event")
 ]

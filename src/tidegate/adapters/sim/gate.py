@@ -18,7 +18,7 @@ from itertools import count
 import numpy as np
 
 from tidegate.adapters.sim.application import SimApplication
-from tidegate.adapters.sim.driver import Driver
+from tidegate.adapters.sim.driver import SimDriver
 from tidegate.adapters.sim.executors import Executors
 from tidegate.adapters.sim.lanes import Part
 from tidegate.adapters.sim.latency import Latencies
@@ -45,7 +45,7 @@ class Shared:
 
     executors: Executors
     slots: Slots[SimGate]
-    driver: Driver[SimGate]
+    driver: SimDriver[SimGate]
     now_s: float
     alarms: list[tuple[float, int, SimGate]] = field(default_factory=list)
     """When each application must be woken. `wakes_s` says which of its alarms is current."""

@@ -8,11 +8,11 @@ from graphlib import TopologicalSorter
 
 import numpy as np
 
-from tidegate.adapters.sim.plant import Link, Plant, Task
+from tidegate.adapters.sim.plant import Link, Plant, PlantTask
 from tidegate.adapters.sim.scenario import Scenario
 from tidegate.adapters.sim.scenariofile import input_names, weight_rows
+from tidegate.adapters.sim.scenarioparts import ScenarioApplication, ScenarioHost, ScenarioOperator
 from tidegate.adapters.sim.state import Floats, Ints
-from tidegate.adapters.sim.workload import ApplicationSpec, HostSpec, OperatorSpec
 from tidegate.domain import InvalidInput
 from tidegate.load import LoadProfile
 
@@ -22,9 +22,9 @@ class Network:
     """Everything that can ever exist in a scenario, compiled. Events switch it on and off."""
 
     resources: tuple[str, ...]
-    hosts: tuple[HostSpec, ...]
-    applications: tuple[ApplicationSpec, ...]
-    tasks: tuple[Task, ...]
+    hosts: tuple[ScenarioHost, ...]
+    applications: tuple[ScenarioApplication, ...]
+    tasks: tuple[PlantTask, ...]
     operators: tuple[str, ...]
     """The `application.operator` of each task."""
     selectivity: Floats
@@ -66,7 +66,7 @@ def compile_network(scenario: Scenario) -> Network:
     hosts = scenario.all_hosts()
     applications = scenario.all_applications()
     resources = ("cpu", *sorted({name for host in hosts for name in host.resources}))
-    tasks: list[Task] = []
+    tasks: list[PlantTask] = []
     operators: list[str] = []
     selectivity: list[float] = []
     links: list[Link] = []
@@ -106,7 +106,7 @@ def compile_network(scenario: Scenario) -> Network:
 
 
 def _named(
-    tasks: Sequence[Task], operators: Sequence[str], applications: Sequence[ApplicationSpec]
+    tasks: Sequence[PlantTask], operators: Sequence[str], applications: Sequence[ScenarioApplication]
 ) -> dict[str, tuple[int, ...]]:
     named: dict[str, list[int]] = {}
     for index, (task, operator) in enumerate(zip(tasks, operators, strict=True)):
@@ -124,14 +124,14 @@ def _order(tasks: int, links: list[Link]) -> tuple[int, ...]:
 
 
 def _instances(
-    application: ApplicationSpec, number: int, operator: OperatorSpec, resources: tuple[str, ...]
-) -> list[Task]:
+    application: ScenarioApplication, number: int, operator: ScenarioOperator, resources: tuple[str, ...]
+) -> list[PlantTask]:
     cost = operator.cost if isinstance(operator.cost, dict) else {"cpu": operator.cost}
     name = application.full_name(operator)
     for resource in sorted({*cost, *operator.holds} - set(resources)):
         raise InvalidInput(f"{name} needs {resource}, which no host has")
     return [
-        Task(
+        PlantTask(
             name=name if operator.parallelism == 1 else f"{name}[{index}]",
             application=number,
             cost=tuple(cost.get(resource, 0.0) for resource in resources),
@@ -142,7 +142,7 @@ def _instances(
     ]
 
 
-def _shares(operator: OperatorSpec, sender: int) -> list[float]:
+def _shares(operator: ScenarioOperator, sender: int) -> list[float]:
     """The part of a sender's rows that goes to each instance."""
     rows = weight_rows(operator)
     if not rows:
@@ -151,7 +151,7 @@ def _shares(operator: OperatorSpec, sender: int) -> list[float]:
     return [weight / sum(row) for weight in row]
 
 
-def _distances(scenario: Scenario, hosts: tuple[HostSpec, ...]) -> Floats:
+def _distances(scenario: Scenario, hosts: tuple[ScenarioHost, ...]) -> Floats:
     regions = sorted({host.region for host in hosts})
     apart = np.zeros((len(regions), len(regions)))
     for distance in scenario.regions:

@@ -20,7 +20,7 @@ _SEGMENTS = 128
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class PlantTask:
     """One instance of an operator. `cost` and `fixed` have one number per resource, the CPU first."""
 
     name: str
@@ -60,7 +60,7 @@ class RowCounts:
 class Plant:
     """A network of tasks, their hosts and their queues.
 
-    >>> plant = Plant([Task("t", 0, cost=(0.1,))], [Link(child=0)], capacity=[[1.0]])
+    >>> plant = Plant([PlantTask("t", 0, cost=(0.1,))], [Link(child=0)], capacity=[[1.0]])
     >>> plant.start(0); plant.place(0, host=0)
     >>> plant.advance(np.array([[30.0], [0.0], [0.0]]), step_s=1.0)  # 30 rows, 10 a second
     >>> plant.latencies(0).summary()["p50_s"], plant.ledger().queued.tolist()
@@ -69,7 +69,7 @@ class Plant:
 
     def __init__(
         self,
-        tasks: Sequence[Task],
+        tasks: Sequence[PlantTask],
         links: Sequence[Link],
         capacity: Sequence[Sequence[float]],
         *,
@@ -204,4 +204,4 @@ class Plant:
         return np.bincount(self.state.link_task, weights=of_links, minlength=len(self.tasks)).astype(np.float64)
 
 
-__all__ = ["CPU", "NOWHERE", "Link", "Plant", "RowCounts", "State", "Task"]
+__all__ = ["CPU", "NOWHERE", "Link", "Plant", "PlantTask", "RowCounts", "State"]

@@ -8,10 +8,18 @@ from typing import Any
 import numpy as np
 
 from tidegate.adapters.sim.arrivals import Arrivals
-from tidegate.adapters.sim.events import Event, KillNode, KillOperator, NewNode, NewOperator, NewSinusOperator, Schedule
-from tidegate.adapters.sim.history import History
+from tidegate.adapters.sim.events import (
+    Event,
+    KillNode,
+    KillOperator,
+    NewNode,
+    NewOperator,
+    NewSinusOperator,
+    ScheduleTasks,
+)
 from tidegate.adapters.sim.measures import overload, relative_latency, sum_by, utilisation
 from tidegate.adapters.sim.network import compile_network
+from tidegate.adapters.sim.ratehistory import RateHistory
 from tidegate.adapters.sim.result import Recorder
 from tidegate.adapters.sim.scenario import Scenario
 from tidegate.adapters.sim.scheduling import Situation, assign
@@ -41,7 +49,7 @@ class Platform:
         self.schedules: list[dict[str, Any]] = []
         self.applications = Recorder(tuple(spec.name for spec in self.network.applications))
         self.hosts = Recorder(tuple(host.name for host in self.network.hosts))
-        self.history = History(len(self.network.tasks))
+        self.history = RateHistory(len(self.network.tasks))
         self.alive_s = np.zeros(len(self.network.hosts))
         self._there: Flags = np.zeros(len(self.network.hosts), dtype=np.bool_)
         self._arrivals = Arrivals(self.network.loads)
@@ -281,8 +289,8 @@ class Platform:
 
 def _due(scenario: Scenario) -> list[tuple[int, Event]]:
     events = list(scenario.events)
-    if not any(isinstance(event, Schedule) for event in events):
-        events.append(Schedule(event="Schedule", at_s=0.0))
+    if not any(isinstance(event, ScheduleTasks) for event in events):
+        events.append(ScheduleTasks(event="Schedule", at_s=0.0))
     due = [(math.ceil(event.at_s / scenario.step_s - 1e-9), event) for event in events]
     return sorted(due, key=lambda entry: (entry[0], _ORDER[entry[1].event]))
 

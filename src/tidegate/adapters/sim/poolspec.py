@@ -9,12 +9,12 @@ from pydantic import Field, model_validator
 
 from tidegate.adapters.sim.application import SimApplication, SimOperator
 from tidegate.adapters.sim.faults import ExecutorLost, Fault, MetricsMissing, MetricsStale, SlowStart
-from tidegate.adapters.sim.section import Amount, Load, Name, Positive, Section
+from tidegate.adapters.sim.section import Amount, Load, Name, Positive, ScenarioSection
 from tidegate.domain.policy import Policy
 from tidegate.domain.python310 import Self
 
 
-class FaultSpec(Section):
+class FaultSpec(ScenarioSection):
     """A fault to inject."""
 
     kind: Literal["metrics-missing", "metrics-stale", "executor-lost", "slow-start"]
@@ -39,7 +39,7 @@ class FaultSpec(Section):
         return MetricsStale(self.at_s, until_s) if self.kind == "metrics-stale" else MetricsMissing(self.at_s, until_s)
 
 
-class PoolOperatorSpec(Section):
+class PoolOperatorSpec(ScenarioSection):
     """A stage of every batch."""
 
     name: Name
@@ -63,7 +63,7 @@ class PoolOperatorSpec(Section):
     fixed: bool = Field(default=False, description="A new parallelism is taken and ignored.")
 
 
-class PoolApplicationSpec(Section):
+class PoolApplicationSpec(ScenarioSection):
     """A streaming query in micro-batches."""
 
     name: Name
@@ -94,7 +94,7 @@ class PoolApplicationSpec(Section):
         return SimApplication(**(fields | {"operators": operators}))
 
 
-class PoolSpec(Section):
+class PoolSpec(ScenarioSection):
     """Executors shared by Spark-like applications. With a policy, the controller manages them."""
 
     executors: Annotated[int, Field(ge=0)] = 1

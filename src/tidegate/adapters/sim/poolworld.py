@@ -6,22 +6,46 @@ overhead, a stage or a sink, an executor that registers or gets warm, or a fault
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from heapq import heappop
 from typing import TypeVar
 
 from tidegate.adapters.sim.application import SimApplication
-from tidegate.adapters.sim.driver import Driver
+from tidegate.adapters.sim.driver import SimDriver
 from tidegate.adapters.sim.executors import Executors
 from tidegate.adapters.sim.faults import ExecutorLost, Fault, MetricsMissing, MetricsStale, SlowStart
 from tidegate.adapters.sim.gate import Shared, SimGate
 from tidegate.adapters.sim.lanes import Lane
 from tidegate.adapters.sim.slots import Slots
+from tidegate.domain import InvalidInput
 from tidegate.load import LoadProfile, Timeline
 
 _TICK_S = 1e-9
 _LEAST_WEIGHT = 0.01
 _Lasting = TypeVar("_Lasting", MetricsMissing, MetricsStale, SlowStart)
+
+
+@dataclass(frozen=True, slots=True)
+class PoolConditions:
+    """What a simulated context runs on: the CPUs of its host and driver, noise, and when time begins."""
+
+    host_cpus: float | None
+    """None: no limit."""
+    cold_cpus: float
+    """CPUs that an executor needs until it is warm."""
+    driver_cpus: float | None
+    noise: float
+    start_s: float
+    seed: int
+
+    def __post_init__(self) -> None:
+        for what, cpus in (("host", self.host_cpus), ("driver", self.driver_cpus)):
+            if cpus is not None and not 0 < cpus < math.inf:
+                raise InvalidInput(f"the {what} must have more than 0 CPUs, not {cpus}; leave it out for no limit")
+        if not 0 <= self.cold_cpus < math.inf:
+            raise InvalidInput(f"a cold executor must need at least 0 CPUs, not {self.cold_cpus}")
 
 
 class PoolWorld:
@@ -31,20 +55,15 @@ class PoolWorld:
         self,
         applications: Sequence[SimApplication],
         executors: Executors,
-        *,
-        host_cpus: float | None,
-        cold_cpus: float,
-        driver_cpus: float | None,
+        conditions: PoolConditions,
         groups: Mapping[str, str],
         faults: Sequence[Fault],
-        noise: float,
-        start_s: float,
-        seed: int,
     ) -> None:
         self.executors = executors
-        self.slots: Slots[SimGate] = Slots(executors.slots_each, host_cpus, cold_cpus)
-        self.driver: Driver[SimGate] = Driver(driver_cpus)
-        self._shared = Shared(executors, self.slots, self.driver, start_s)
+        self.slots: Slots[SimGate] = Slots(executors.slots_each, conditions.host_cpus, conditions.cold_cpus)
+        self.driver: SimDriver[SimGate] = SimDriver(conditions.driver_cpus)
+        self._shared = Shared(executors, self.slots, self.driver, conditions.start_s)
+        seed, noise = conditions.seed, conditions.noise
         timelines: dict[LoadProfile, Timeline] = {}
         self.gates = tuple(
             SimGate(application, self._shared, _timeline(timelines, application.profile), number, seed, noise)

@@ -8,15 +8,15 @@ from typing import TypeAlias
 
 import yaml
 
-from tidegate.adapters.sim.events import KillNode, KillOperator, NewNode, NewOperator, NewSinusOperator, Schedule
+from tidegate.adapters.sim.events import KillNode, KillOperator, NewNode, NewOperator, NewSinusOperator, ScheduleTasks
 from tidegate.adapters.sim.poolspec import PoolApplicationSpec, PoolOperatorSpec
 from tidegate.adapters.sim.scenario import Scenario
-from tidegate.adapters.sim.workload import ApplicationSpec, OperatorSpec
+from tidegate.adapters.sim.scenarioparts import ScenarioApplication, ScenarioOperator
 from tidegate.control.yamlmodel import line_of, parse_model, read_text
 from tidegate.domain import PolicyInvalid
 from tidegate.placement import unknown_scheduler
 
-Operators: TypeAlias = Sequence[OperatorSpec | PoolOperatorSpec]
+Operators: TypeAlias = Sequence[ScenarioOperator | PoolOperatorSpec]
 Where: TypeAlias = tuple[int | str, ...]
 Finding: TypeAlias = tuple[Where, str]
 
@@ -91,7 +91,7 @@ def _repeated(named: Iterator[Where]) -> Iterator[Finding]:
         seen.add(str(name))
 
 
-def _operator_findings(where: Where, application: ApplicationSpec | PoolApplicationSpec) -> Iterator[Finding]:
+def _operator_findings(where: Where, application: ScenarioApplication | PoolApplicationSpec) -> Iterator[Finding]:
     operators: Operators = application.operators
     names = [operator.name for operator in operators]
     yield from _repeated((*where, "operators", index, f"{application.name}.{name}") for index, name in enumerate(names))
@@ -102,7 +102,7 @@ def _operator_findings(where: Where, application: ApplicationSpec | PoolApplicat
                 known = False
                 at = (*where, "operators", index, "inputs")
                 yield at, f"{application.name}.{operator.name} reads {name}, which is no operator of {application.name}"
-    if known and isinstance(application, ApplicationSpec):
+    if known and isinstance(application, ScenarioApplication):
         for index in range(len(names)):
             yield from _routing_findings((*where, "operators", index), application, index)
     if known and (cycle := find_cycle(operators)):
@@ -111,7 +111,7 @@ def _operator_findings(where: Where, application: ApplicationSpec | PoolApplicat
         yield (*where, "operators", 0), f"{application.name}.{names[0]} comes first, so it can read only the source"
 
 
-def _routing_findings(where: Where, application: ApplicationSpec, index: int) -> Iterator[Finding]:
+def _routing_findings(where: Where, application: ScenarioApplication, index: int) -> Iterator[Finding]:
     operator = application.operators[index]
     name, at = f"{application.name}.{operator.name}", (*where, "routing", "weights")
     rows = weight_rows(operator)
@@ -128,7 +128,7 @@ def _routing_findings(where: Where, application: ApplicationSpec, index: int) ->
             yield at, f"{name}: {len(rows)} rows of weights for {senders[parent]} instances of {parent}"
 
 
-def weight_rows(operator: OperatorSpec) -> list[tuple[float, ...]]:
+def weight_rows(operator: ScenarioOperator) -> list[tuple[float, ...]]:
     """The weights of a routing: one row per sending instance, or one row for all of them."""
     weights = operator.routing.weights or ()
     rows = [row for row in weights if isinstance(row, tuple)]
@@ -201,7 +201,7 @@ def _event_findings(scenario: Scenario) -> Iterator[Finding]:
             elif event.at_s < born[event.id]:
                 message = f"{event.event} at {event.at_s:g} s comes before {event.id} is there ({born[event.id]:g} s)"
                 yield (*where, "at_s"), message
-        if isinstance(event, Schedule) and event.scheduler and (unknown := unknown_scheduler(event.scheduler)):
+        if isinstance(event, ScheduleTasks) and event.scheduler and (unknown := unknown_scheduler(event.scheduler)):
             yield (*where, "scheduler"), unknown
         if event.at_s > scenario.duration_s:
             message = f"{event.event} at {event.at_s:g} s comes after the end ({scenario.duration_s:g} s)"

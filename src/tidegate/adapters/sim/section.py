@@ -39,7 +39,7 @@ Load = Annotated[LoadProfile, PlainValidator(_read_load)]
 Angle = Annotated[float, BeforeValidator(_read_angle), Field(allow_inf_nan=False)]
 
 
-class Section(BaseModel):
+class ScenarioSection(BaseModel):
     """A part of a scenario file."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)

@@ -13,7 +13,7 @@ from tidegate.adapters.spark.kafka import KafkaWatch
 from tidegate.adapters.spark.latency import counted_latency, sketched_latency
 from tidegate.adapters.spark.limits import SourceLimits
 from tidegate.adapters.spark.plan import operators_of_plan
-from tidegate.adapters.spark.stages import StageBook
+from tidegate.adapters.spark.stages import StagesByBatch
 from tidegate.adapters.spark.watcher import ActiveQuery, Look, StageSample, Watcher
 from tidegate.domain import ApplicationSample, BatchSample, LatencySample, MemorySample, OperatorSample, RunningBatch
 from tidegate.history.offsets import rows_between
@@ -71,7 +71,7 @@ class ApplicationBook:
         self._watcher = watcher
         self._limits = limits
         self._kafka = kafka
-        self._stages = StageBook()
+        self._stages = StagesByBatch()
         self._runs: dict[str, _Run] = {}
         self._stateful: dict[str, frozenset[str]] = {}
         """By application. Kept across restarts: a new run does not show its operators before its first batch."""

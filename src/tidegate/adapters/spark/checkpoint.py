@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from tidegate.adapters.spark.files import Files
+from tidegate.adapters.spark.hadoopfiles import HadoopFiles
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _STORES = ("state/*/*", "state/*/*/*")  # operator/partition; joins have named stores below that
@@ -39,8 +39,8 @@ class Checkpoint:
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self.path = path.rstrip("/")
-        self._files = Files(spark, self.path)
-        self.beside = Files(spark, self.path + ".tidegate")
+        self._files = HadoopFiles(spark, self.path)
+        self.beside = HadoopFiles(spark, self.path + ".tidegate")
 
     def position(self) -> Position:
         return Position(self._newest("offsets"), self._newest("commits"))

@@ -31,7 +31,7 @@ _POLL_S = 0.01
 _PATIENCE_S = 10.0
 
 
-class Batches(Protocol):
+class QueriesOnPool(Protocol):
     """What the keeper needs to know about the queries on the pool."""
 
     def between_batches(self) -> bool: ...
@@ -97,7 +97,7 @@ class ExecutorPoolKeeper:
         self._target = None
         self._retiring.clear()
 
-    def converge(self, target: int, batches: Batches) -> ActionReceipt | None:
+    def converge(self, target: int, batches: QueriesOnPool) -> ActionReceipt | None:
         """Drive the pool to the target; None if it is already reached."""
         action = ScaleExecutors(target)
         if not self.scalable:
@@ -113,7 +113,7 @@ class ExecutorPoolKeeper:
             return ActionReceipt(action, Outcome.DONE) if news else None
         return ActionReceipt(action, Outcome.UNDER_WAY, f"{len(registered)} of {target} registered")
 
-    def _retire(self, registered: tuple[ExecutorSample, ...], target: int, batches: Batches) -> None:
+    def _retire(self, registered: tuple[ExecutorSample, ...], target: int, batches: QueriesOnPool) -> None:
         """Retire the executors above the target once they hold no state, in a pause between batches.
 
         Queries with gates are asked to pause; otherwise we wait for a pause. If no state leaves, we stop waiting.
@@ -156,7 +156,7 @@ def retirees(registered: tuple[ExecutorSample, ...], surplus: int) -> list[Execu
     return sorted(registered, key=lambda executor: (executor.active_tasks, -executor.since_s))[: max(0, surplus)]
 
 
-def _gap(batches: Batches) -> bool:
+def _gap(batches: QueriesOnPool) -> bool:
     """Wait briefly for a moment between batches."""
     deadline_s = time.monotonic() + _GAP_WAIT_S
     while not batches.between_batches():

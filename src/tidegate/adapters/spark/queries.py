@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from tidegate.adapters.spark.admission import Admission, InForce, Request, forget_gate, read_answer, write_request
+from tidegate.adapters.spark.gatefile import GateLimit, GateRequest, InForce, forget_gate, read_answer, write_request
 from tidegate.adapters.spark.limits import SourceLimits
 from tidegate.adapters.spark.rebalance import Rebalanced, rebalance
 from tidegate.adapters.spark.schedulerpools import in_pool
@@ -47,7 +47,7 @@ class RestartableQuery:
         self._gate = Path(settings.gate)
         forget_gate(self._gate)  # an earlier query of this name may have left it closed
         self._over = False
-        self._asked: Admission | None = None
+        self._asked: GateLimit | None = None
         self._closed_until_s: dict[str, float] = {}
         self._failure: Exception | None = None
         self.settings = recover(spark, settings) if settings.checkpoint else settings
@@ -67,7 +67,7 @@ class RestartableQuery:
         return self.gate_answer is not None
 
     @property
-    def admission(self) -> Admission | None:
+    def admission(self) -> GateLimit | None:
         """The setting of the source's gate, even while it is briefly closed; None if there is no gate."""
         answer = self.gate_answer
         if answer is None:
@@ -85,7 +85,7 @@ class RestartableQuery:
         """Why the query does not run: the error that ended it, or that kept it from restarting."""
         return self._failure or self.query.exception()
 
-    def admit(self, admission: Admission) -> None:
+    def admit(self, admission: GateLimit) -> None:
         """Set the limit of the source's gate, without a restart. If the gate is closed, it applies after opening."""
         with self._gate_lock:
             self._asked = admission
@@ -117,7 +117,7 @@ class RestartableQuery:
         if self._asked is None and not closed_until_s:
             self._gate.unlink(missing_ok=True)
         else:
-            write_request(self._gate, Request(self._asked, closed_until_s))
+            write_request(self._gate, GateRequest(self._asked, closed_until_s))
 
     def release(self) -> None:
         """Withdraw all requests to the source, so that its own limit applies again."""

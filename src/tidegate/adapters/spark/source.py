@@ -28,7 +28,7 @@ import numpy as np
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from tidegate.adapters.spark.admission import Admission, InForce, check_fence, read_request, write_answer
+from tidegate.adapters.spark.gatefile import GateLimit, InForce, check_fence, read_request, write_answer
 from tidegate.domain import InvalidInput
 from tidegate.load import Timeline, content_from_spec, profile_from_spec
 
@@ -151,9 +151,9 @@ class LoadReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         now_s = time.time()
         if self._gate is None:
             most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._limit
-            return InForce(Admission(most), now_s, arrived_rows, closed=most == 0)
+            return InForce(GateLimit(most), now_s, arrived_rows, closed=most == 0)
         request = read_request(self._gate)
-        admission = request.admission or Admission(self._limit)
+        admission = request.admission or GateLimit(self._limit)
         answer = InForce(admission, now_s, arrived_rows, closed=now_s < request.closed_until_s)
         with contextlib.suppress(OSError):  # the answer is optional, so a full disk must not end the query
             write_answer(self._gate, answer)

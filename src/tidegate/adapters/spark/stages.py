@@ -7,7 +7,7 @@ from tidegate.adapters.spark.watcher import BatchKey, Look, StageSample
 _MOST_KEPT = 2000
 
 
-class StageBook:
+class StagesByBatch:
     """Stages by batch. `take` returns those of a batch in plan order, once."""
 
     def __init__(self) -> None:

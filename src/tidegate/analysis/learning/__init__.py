@@ -2,19 +2,19 @@
 
 from tidegate.analysis.learning.ensemble import Ensemble
 from tidegate.analysis.learning.learners import DEFAULT, LEARNERS, Learner, Reading, RiverLearner
-from tidegate.analysis.learning.predictor import Prediction, Predictor, Replay, replay
-from tidegate.analysis.learning.validation import Score
+from tidegate.analysis.learning.predictor import LearnedPrediction, Predictor, Replay, replay
+from tidegate.analysis.learning.validation import ProgressiveScore
 
 __all__ = [
     "DEFAULT",
     "LEARNERS",
     "Ensemble",
+    "LearnedPrediction",
     "Learner",
-    "Prediction",
     "Predictor",
+    "ProgressiveScore",
     "Reading",
     "Replay",
     "RiverLearner",
-    "Score",
     "replay",
 ]

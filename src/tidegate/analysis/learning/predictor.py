@@ -13,7 +13,7 @@ from tidegate.analysis.learning.ensemble import Ensemble
 from tidegate.analysis.learning.features import FeatureMaker
 from tidegate.analysis.learning.learners import DEFAULT, Features, Learner
 from tidegate.analysis.learning.recursion import HELPFUL, NEEDED
-from tidegate.analysis.learning.validation import Score
+from tidegate.analysis.learning.validation import ProgressiveScore
 from tidegate.history.table import Floats, MetricTable
 
 _TOLERATED, _THRESHOLD = 0.3, 20.0  # in units of the usual error: tolerated change, threshold of its sum
@@ -23,7 +23,7 @@ _REST = 30  # samples after a drift in which no other is detected
 
 
 @dataclass(frozen=True, slots=True)
-class Prediction:
+class LearnedPrediction:
     """A prediction `horizon` samples ahead; not usable if repeating the last value is more accurate."""
 
     value: float
@@ -67,7 +67,7 @@ class Predictor:
         if horizon < 1:
             raise ValueError(f"the horizon must be at least 1 sample, not {horizon}")
         self.target, self.horizon = target, horizon
-        self.score = Score()
+        self.score = ProgressiveScore()
         self.drifts: list[int] = []
         self.samples = 0
         self._maker = FeatureMaker(target, metrics, horizon)
@@ -82,7 +82,7 @@ class Predictor:
         self._features: Features | None = None
         self._usual_error = 0.0
 
-    def step(self, sample: Mapping[str, float], *, abnormal: bool = False) -> Prediction | None:
+    def step(self, sample: Mapping[str, float], *, abnormal: bool = False) -> LearnedPrediction | None:
         """Process a sample: score the prediction made for it and make the next. None if the target was not measured."""
         value = sample.get(self.target)
         if value is None or not isfinite(value):
@@ -99,7 +99,7 @@ class Predictor:
         scale = self._maker.scale
         predicted = scale.back(features["level"] + self._ensemble.predict_one(features)) if scale.settled else value
         self._pending.append(_Pending(features, level, predicted, value, abnormal))
-        return Prediction(predicted, value, self.score.usable)
+        return LearnedPrediction(predicted, value, self.score.usable)
 
     def weights(self) -> dict[str, float]:
         """Return the current weights of the learners."""
@@ -132,7 +132,7 @@ class Replay:
     target: str
     horizon: int
     metrics: tuple[str, ...]
-    score: Score
+    score: ProgressiveScore
     drifts: tuple[int, ...]
     """Samples at which a drift was detected."""
     predicted: Floats

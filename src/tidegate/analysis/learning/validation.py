@@ -9,7 +9,7 @@ _RECENT = 0.98  # discount per sample of the recent errors: about the last 50 co
 
 
 @dataclass(slots=True)
-class Score:
+class ProgressiveScore:
     """Mean absolute errors so far of the model and of the last value."""
 
     scored: int = 0
@@ -39,7 +39,7 @@ class Score:
         """Share of the last value's error that the model saves; negative if it is worse; None if there is no error to
         save.
 
-        >>> score = Score()
+        >>> score = ProgressiveScore()
         >>> score.add(predicted=1.0, last_value=0.0, actual=2.0)
         >>> score.gain
         0.5

@@ -22,7 +22,7 @@ import numpy as np
 from tidegate.control.journal.flatten import Node, Numbered, take_in, write_node
 from tidegate.control.journal.kinds import Integers, Shape
 from tidegate.control.journal.packing import Joined, Sink, Source, Split
-from tidegate.control.journal.prediction import Column, read_columns, write_columns
+from tidegate.control.journal.prediction import NumberColumn, read_columns, write_columns
 from tidegate.control.journal.rebuild import Nothing, read_node
 
 _FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 6, "lc": 0, "lp": 0, "pb": 0, "dict_size": 1 << 20}]
@@ -42,7 +42,7 @@ def write_block(trees: Sequence[Any]) -> bytes:
     for row, tree in enumerate(trees):
         take_in(root, tree, row, shapes)
     words, meta, split, raw = Numbered(), Sink(), Split(), Sink()
-    columns: list[Column] = []
+    columns: list[NumberColumn] = []
     meta.count(len(trees))
     write_node(root, columns, words, meta, raw)
     write_columns(columns, len(trees), meta, split)

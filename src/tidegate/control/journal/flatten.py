@@ -23,7 +23,7 @@ from tidegate.control.journal.kinds import (
     write_kinds,
 )
 from tidegate.control.journal.packing import Sink
-from tidegate.control.journal.prediction import Column
+from tidegate.control.journal.prediction import NumberColumn
 from tidegate.control.journal.templates import parted
 
 _EXACT = float(1 << 53)
@@ -107,25 +107,25 @@ def _same(last: Any, value: Any) -> bool:
     return last is not None and bool(last == value) and repr(last) == repr(value)
 
 
-def write_node(node: Node, columns: list[Column], words: Numbered, meta: Sink, raw: Sink) -> None:
+def write_node(node: Node, columns: list[NumberColumn], words: Numbered, meta: Sink, raw: Sink) -> None:
     kinds = np.array(node.kinds, np.int64)
     rows = np.array(node.rows, np.int64)
     decimals = _settle_floats(node, kinds, raw)
     patterns = _settle_texts(node, kinds)
     write_kinds(kinds, meta)
     if node.integers:
-        columns.append(Column(rows[kinds == INTEGER], np.array(node.integers, np.int64)))
+        columns.append(NumberColumn(rows[kinds == INTEGER], np.array(node.integers, np.int64)))
     if decimals is not None:
         power, whole = decimals
         meta.count(power)
-        columns.append(Column(rows[kinds == DECIMAL], whole))
+        columns.append(NumberColumn(rows[kinds == DECIMAL], whole))
     for value in node.large:
         raw.number(value)
     if patterns is not None:
         _write_patterns(patterns, rows[kinds == PATTERN], columns, words, meta)
     elif node.texts:
         numbers = np.array([words.number(text) for text in node.texts], np.int64)
-        columns.append(Column(rows[kinds == TEXT], numbers))
+        columns.append(NumberColumn(rows[kinds == TEXT], numbers))
     for child in node.children.values():
         write_node(child, columns, words, meta, raw)
 
@@ -170,7 +170,7 @@ def _settle_texts(node: Node, kinds: Integers) -> list[tuple[str, tuple[int, ...
 
 
 def _write_patterns(
-    found: list[tuple[str, tuple[int, ...]]], rows: Integers, columns: list[Column], words: Numbered, meta: Sink
+    found: list[tuple[str, tuple[int, ...]]], rows: Integers, columns: list[NumberColumn], words: Numbered, meta: Sink
 ) -> None:
     """The index of the pattern, and one column for every number of every pattern."""
     own: dict[tuple[str, int], list[int]] = {}
@@ -185,4 +185,4 @@ def _write_patterns(
     for (_, slots), places in own.items():
         for slot in range(slots):
             values = np.array([found[place][1][slot] for place in places], np.int64)
-            columns.append(Column(rows[places], values))
+            columns.append(NumberColumn(rows[places], values))

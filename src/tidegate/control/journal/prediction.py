@@ -33,7 +33,7 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class NumberColumn:
     """Numbers and the steps at which they were seen, in increasing order."""
 
     rows: npt.NDArray[np.int64]
@@ -54,7 +54,7 @@ class _Model:
         return total >> _SCALE
 
 
-def write_columns(columns: Sequence[Column], steps: int, meta: Sink, split: Split) -> None:
+def write_columns(columns: Sequence[NumberColumn], steps: int, meta: Sink, split: Split) -> None:
     """Append all columns. The reader knows their rows from elsewhere."""
     dense = [_dense(column, steps) for column in columns]
     changing = [index for index, values in enumerate(dense) if values.any()]
@@ -106,7 +106,7 @@ def read_columns(rows: Sequence[npt.NDArray[np.int64]], steps: int, meta: Source
                 target = target + joined.take(len(at), k)
             values = (np.cumsum(target) if differences else target) + first
         found.append(values)
-        dense.append(_dense(Column(at, values), steps))
+        dense.append(_dense(NumberColumn(at, values), steps))
     return found
 
 
@@ -168,7 +168,7 @@ class _Search:
         return _Model(differences, tuple(chosen), tuple(some), bias)
 
 
-def _dense(column: Column, steps: int) -> Numbers:
+def _dense(column: NumberColumn, steps: int) -> Numbers:
     """One value per step: the last one seen, relative to the first."""
     if not len(column.values):
         return np.zeros(steps, np.int64)

@@ -108,7 +108,7 @@ def _trees(
     A writer may seal rows while they are read, so each query is short. Steps already returned from the tail are
     skipped when they turn up in a block.
     """
-    outcomes = Outcomes(database)
+    outcomes = RecordedOutcomes(database)
     block, given = -1, after
     while True:
         # Read blocks and tail in one transaction: a stretch sealed in between would be missed in both.
@@ -145,7 +145,7 @@ def _tail(database: sqlite3.Connection, given: int) -> list[tuple[int, int | Non
     ).fetchall()
 
 
-class Outcomes:
+class RecordedOutcomes:
     """Outcomes of decisions. When knowledge is lost, steps count from 1 again, and a new numbering starts."""
 
     def __init__(self, database: sqlite3.Connection) -> None:

@@ -4,28 +4,36 @@ from tidegate.evaluate.bottleneck.diagnosis import LEAST_GAIN, Cause, Diagnosis,
 from tidegate.evaluate.bottleneck.levels import bottleneck_levels
 from tidegate.evaluate.bottleneck.links import Links, learn_links
 from tidegate.evaluate.bottleneck.metrics import ApplicationMetrics, OperatorMetrics, aggregate, held_slots
-from tidegate.evaluate.bottleneck.scaling import Rescaling, StageScaling, best_rescaling, row_gain_s, stage_scaling
+from tidegate.evaluate.bottleneck.scaling import (
+    Rescaling,
+    StageScaling,
+    TaskLimits,
+    best_rescaling,
+    row_gain_s,
+    stage_scaling,
+)
 from tidegate.evaluate.bottleneck.threshold import (
     ThresholdModel,
     add_latency,
-    fit_line,
+    fit_latency_line,
     reference_bottleneck_s,
     refit,
     same_order,
 )
-from tidegate.evaluate.bottleneck.times import BottleneckTime, Kind, bottleneck_time, worst_operator
+from tidegate.evaluate.bottleneck.times import BottleneckKind, BottleneckTime, bottleneck_time, worst_operator
 
 __all__ = [
     "LEAST_GAIN",
     "ApplicationMetrics",
+    "BottleneckKind",
     "BottleneckTime",
     "Cause",
     "Diagnosis",
-    "Kind",
     "Links",
     "OperatorMetrics",
     "Rescaling",
     "StageScaling",
+    "TaskLimits",
     "ThresholdModel",
     "add_latency",
     "aggregate",
@@ -33,7 +41,7 @@ __all__ = [
     "bottleneck_levels",
     "bottleneck_time",
     "diagnose",
-    "fit_line",
+    "fit_latency_line",
     "held_slots",
     "learn_links",
     "reference_bottleneck_s",

@@ -77,20 +77,26 @@ def row_gain_s(metrics: ApplicationMetrics, saved_s: float) -> float:
     return saved_s + (max(metrics.interval_s, metrics.batch_s) - max(metrics.interval_s, after_s))
 
 
-def best_rescaling(
-    metrics: ApplicationMetrics,
-    slots: int,
-    most: int,
-    task_overhead_s: float,
-    frozen: Collection[str] = (),
-    always: str | None = None,
-    least: int = 0,
-    reach: int = 0,
-) -> Rescaling:
-    """The fewest tasks, up to `most`, with which each operator is about as fast as it can be on the current slots.
+@dataclass(frozen=True, slots=True)
+class TaskLimits:
+    """What a rescaling may choose from."""
 
-    Stateful operators share one parallelism. `frozen` operators keep theirs. The operator `always` is rescaled however
-    little it gains, to at least `least` tasks. No operator loses tasks that a pool of `reach` slots could use.
+    most: int
+    """Maximum tasks of an operator."""
+    frozen: Collection[str] = ()
+    """Operators that keep their tasks."""
+    reach: int = 0
+    """No operator loses tasks that a pool of this many slots could use."""
+    always: str | None = None
+    """An operator that is rescaled however little it gains."""
+    least: int = 0
+    """Minimum tasks of that operator."""
+
+
+def best_rescaling(metrics: ApplicationMetrics, slots: int, task_overhead_s: float, limits: TaskLimits) -> Rescaling:
+    """The fewest tasks, within the limits, with which each operator is about as fast as it can be on the current slots.
+
+    Stateful operators share one parallelism.
     """
     smallest_s = min(operator.busy_s / operator.parallelism for operator in metrics.operators)
     overhead_s = min(task_overhead_s, smallest_s)  # starting a task cannot cost more than the smallest task took
@@ -99,14 +105,16 @@ def best_rescaling(
     for group in _together(metrics):
         stages = [stage_scaling(operator, overhead_s) for operator in group]
         now = stages[0].parallelism
-        if any(stage.operator in frozen for stage in stages):
+        if any(stage.operator in limits.frozen for stage in stages):
             continue
-        tasks = _best_tasks(stages, now, slots, range(min(now, reach), most + 1), _NEGLIGIBLE * metrics.batch_s)
-        served = any(stage.operator == always for stage in stages)
+        tasks = _best_tasks(
+            stages, now, slots, range(min(now, limits.reach), limits.most + 1), _NEGLIGIBLE * metrics.batch_s
+        )
+        served = any(stage.operator == limits.always for stage in stages)
         if served:
-            tasks = max(tasks, least)
+            tasks = max(tasks, limits.least)
         saved_s = sum(stage.measured_s - stage.predict_s(tasks, slots) for stage in stages)
-        wanted = served and (saved_s > 0 or least > now)
+        wanted = served and (saved_s > 0 or limits.least > now)
         if tasks == now or (saved_s < _WORTH_MENTION * metrics.batch_s and not wanted):
             continue
         gain_s += saved_s

@@ -22,7 +22,7 @@ _CALM_REFITS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LatencyLine:
     """`f(t) = w · (t − origin_s) + b` with mean squared error `e`."""
 
     origin_s: float
@@ -39,7 +39,7 @@ class ThresholdModel:
     """What is kept about one application's latency. It is dropped when the application ends."""
 
     points: list[tuple[float, float]] = field(default_factory=list)
-    line: Line | None = None
+    line: LatencyLine | None = None
     calm_refits: int = 0
     effective: list[tuple[float, float]] = field(default_factory=list)
     """Effective bottleneck values of the last interval, `(time_s, latency_s)`."""
@@ -50,10 +50,10 @@ class ThresholdModel:
         return self.calm_refits >= _CALM_REFITS
 
 
-def fit_line(times_s: Sequence[float], latencies_s: Sequence[float]) -> Line:
+def fit_latency_line(times_s: Sequence[float], latencies_s: Sequence[float]) -> LatencyLine:
     """Least squares, by the paper's sums.
 
-    >>> line = fit_line([10, 11, 12, 13], [1.0, 1.2, 1.4, 1.6])
+    >>> line = fit_latency_line([10, 11, 12, 13], [1.0, 1.2, 1.4, 1.6])
     >>> round(line.w, 6), round(line.b, 6), round(line.at(20), 6)
     (0.2, 1.3, 3.0)
     """
@@ -65,7 +65,7 @@ def fit_line(times_s: Sequence[float], latencies_s: Sequence[float]) -> Line:
     w = sum(y * (value - mean_x) for value, y in zip(x, latencies_s, strict=True)) / spread if spread > 0 else 0.0
     b = sum(y - w * value for value, y in zip(x, latencies_s, strict=True)) / count
     e = sum((w * value + b - y) ** 2 for value, y in zip(x, latencies_s, strict=True)) / count
-    return Line(origin_s, w, b, e)
+    return LatencyLine(origin_s, w, b, e)
 
 
 def add_latency(model: ThresholdModel, time_s: float, latency_s: float, accuracy: float, interval_s: float) -> bool:
@@ -87,7 +87,7 @@ def refit(model: ThresholdModel, now_s: float) -> None:
     if len(model.points) < _LEAST_POINTS:
         return
     before = model.line
-    model.line = line = fit_line(*zip(*model.points, strict=True))
+    model.line = line = fit_latency_line(*zip(*model.points, strict=True))
     span_s = model.points[-1][0] - model.points[0][0]
     calm = before is not None and _same(before, line, span_s)
     model.calm_refits = model.calm_refits + 1 if calm else 0
@@ -116,12 +116,12 @@ def _drop_until(values: list[tuple[float, float]], time_s: float) -> None:
     del values[:fresh]
 
 
-def _exceeds(line: Line, time_s: float, latency_s: float, accuracy: float) -> bool:
+def _exceeds(line: LatencyLine, time_s: float, latency_s: float, accuracy: float) -> bool:
     usual_s = max(line.at(time_s), line.b)  # a falling latency is not a bottleneck, whatever the line predicted
     return latency_s - usual_s > max(accuracy * max(usual_s, 0.0), _SIGMAS * sqrt(line.e))
 
 
-def _same(before: Line, after: Line, span_s: float) -> bool:
+def _same(before: LatencyLine, after: LatencyLine, span_s: float) -> bool:
     limit_s = _TOLERANCE * max(abs(before.b), 1e-9)
     return (
         abs(after.w - before.w) * span_s < limit_s

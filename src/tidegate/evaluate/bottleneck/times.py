@@ -19,7 +19,7 @@ UNEVEN = 1.5
 """Longest task relative to the mean from which partitions count as skewed. Below it is noise."""
 
 
-class Kind(StrEnum):
+class BottleneckKind(StrEnum):
     """What an operator spends its time on."""
 
     COMPUTE = "compute"
@@ -39,8 +39,8 @@ class BottleneckTime:
         return max(self.compute_s, self.communication_s)
 
     @property
-    def kind(self) -> Kind:
-        return Kind.COMMUNICATION if self.communication_s > self.compute_s else Kind.COMPUTE
+    def kind(self) -> BottleneckKind:
+        return BottleneckKind.COMMUNICATION if self.communication_s > self.compute_s else BottleneckKind.COMPUTE
 
 
 def compute_time_s(demand_s: float, power: float) -> float:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from tidegate.evaluate.forecast.walk import Walk
+from tidegate.evaluate.forecast.walk import ForecastWalk
 
 _LAST_ROWS = 600
 
 
-def draw_walk(walk: Walk, warmup: int, path: Path, title: str = "") -> Path:
+def draw_walk(walk: ForecastWalk, warmup: int, path: Path, title: str = "") -> Path:
     """The last rows, and beyond them the forecasts without an outcome yet."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -19,7 +19,7 @@ _TIMED_ROWS = 30  # the first rows give the sampling period: later rows must not
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class CsvSeries:
     """One column of a file. An empty cell is a missing sample (NaN)."""
 
     values: Floats
@@ -27,7 +27,7 @@ class Series:
     """A day and a week in rows, if the file has timestamps; otherwise none."""
 
 
-def read_series(path: Path, column: str) -> Series:
+def read_series(path: Path, column: str) -> CsvSeries:
     """Read `column`. Unusable values are refused with their row, counted from 0 after the header."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
@@ -42,7 +42,7 @@ def read_series(path: Path, column: str) -> Series:
         raise InvalidInput(f"{path}: no column {column!r}; it has {', '.join(header) or 'none'}")
     at = header.index(column)
     values = np.array([_number(path, column, number, row, at) for number, row in enumerate(rows)], dtype=np.float64)
-    return Series(values, _calendar_seasons([row for row in rows[:_TIMED_ROWS] if len(row) == len(header)], at))
+    return CsvSeries(values, _calendar_seasons([row for row in rows[:_TIMED_ROWS] if len(row) == len(header)], at))
 
 
 def _number(path: Path, column: str, number: int, row: list[str], at: int) -> float:

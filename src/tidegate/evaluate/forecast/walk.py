@@ -16,7 +16,7 @@ HISTORY = 1 << 15
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
+class ForecastScore:
     """The accuracy of forecasts on the rows that could be judged; None if a measure is undefined."""
 
     rows: int
@@ -30,7 +30,7 @@ class Score:
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
+class ForecastWalk:
     """Forecasts made at each row for `horizon` rows later. Row i saw only rows 0 … i."""
 
     values: Floats
@@ -40,25 +40,25 @@ class Walk:
     upper: Floats
     trusted: Bools
 
-    def score(self, warmup: int) -> Score:
+    def score(self, warmup: int) -> ForecastScore:
         """Over forecasts made at row `warmup` and later, for rows that exist and are not missing."""
         made = slice(warmup, len(self.values) - self.horizon)
         actual = self.values[warmup + self.horizon :]
         return score(actual, self.mean[made], self.lower[made], self.upper[made])
 
 
-def score(actual: Floats, mean: Floats, lower: Floats, upper: Floats) -> Score:
+def score(actual: Floats, mean: Floats, lower: Floats, upper: Floats) -> ForecastScore:
     """
     >>> score(np.array([1.0, 3.0]), np.array([1.0, 2.0]), np.array([0.0, 1.0]), np.array([2.0, 2.5])).coverage
     0.5
     """
     known = ~np.isnan(actual)
     if not known.any():
-        return Score(0, None, None, None, None, None)
+        return ForecastScore(0, None, None, None, None, None)
     actual, error = actual[known], np.abs(actual - mean)[known]
     rmse, spread = float(np.sqrt(np.mean(error**2))), float(actual.std())
     sized = actual != 0
-    return Score(
+    return ForecastScore(
         rows=len(actual),
         mae=float(error.mean()),
         rmse=rmse,
@@ -75,7 +75,7 @@ def walk(
     seasons: Sequence[int] = (),
     bank: Forecaster | None = None,
     told: Callable[[int], object] = lambda row: None,
-) -> Walk:
+) -> ForecastWalk:
     """Show the rows one by one to a bank of one stream (by default the selecting one). `told` gets the progress."""
     bank = bank or SelectingBank(1, horizon, seasons=seasons, history=HISTORY)
     said = np.empty((3, len(values)))
@@ -86,4 +86,4 @@ def walk(
         said[:, row] = made.mean[0, horizon - 1], made.lower[0, horizon - 1], made.upper[0, horizon - 1]
         trusted[row] = made.trusted[0]
         told(row)
-    return Walk(values, horizon, said[0], said[1], said[2], trusted)
+    return ForecastWalk(values, horizon, said[0], said[1], said[2], trusted)

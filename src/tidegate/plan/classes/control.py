@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tidegate.domain.qos import QosClass
-from tidegate.model.fluid import needed_rates
+from tidegate.domain.serviceclasses import QosClass
+from tidegate.model.fluid import Queues, needed_rates
 from tidegate.plan.classes.allocation import share_by_level
 from tidegate.plan.settings import PredictiveSettings
 
@@ -24,7 +24,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Classes:
+class ClassArrays:
     """Service classes as arrays, in the order of their index."""
 
     latency_s: Floats
@@ -34,9 +34,9 @@ class Classes:
     """0 for the heaviest class. Classes of the same weight share a level."""
 
     @classmethod
-    def of(cls, rules: Sequence[QosClass]) -> Classes:
+    def of(cls, rules: Sequence[QosClass]) -> ClassArrays:
         """
-        >>> Classes.of([QosClass(weight=1), QosClass(weight=6), QosClass(weight=1)]).level.tolist()
+        >>> ClassArrays.of([QosClass(weight=1), QosClass(weight=6), QosClass(weight=1)]).level.tolist()
         [1, 0, 1]
         """
         weight = np.array([rule.weight for rule in rules])
@@ -66,7 +66,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
+class CpuGrants:
     """The grants of one step, by application, for the next interval."""
 
     needed_cpus: Floats
@@ -78,11 +78,11 @@ class Grant:
 
 
 def step(
-    load: Load, classes: Classes, rule: PredictiveSettings, cpus: float, interval_s: float, demand_cap: float = 1.0
-) -> Grant:
+    load: Load, classes: ClassArrays, rule: PredictiveSettings, cpus: float, interval_s: float, demand_cap: float = 1.0
+) -> CpuGrants:
     """Share `cpus` for one interval. `demand_cap` (anti-saturation) lowers the total demand on the host.
 
-    >>> classes = Classes.of([QosClass(latency_s=0.3, weight=6), QosClass(latency_s=0.8, weight=1)])
+    >>> classes = ClassArrays.of([QosClass(latency_s=0.3, weight=6), QosClass(latency_s=0.8, weight=1)])
     >>> load = Load(np.array([0.0, 900.0]), np.array([[100.0] * 5, [300.0] * 5]), np.array([100.0, 200.0]),
     ...             row_s=np.array([0.004, 0.004]), group=np.array([0, 1]), most_cpus=np.full(2, np.inf))
     >>> grant = step(load, classes, PredictiveSettings(), cpus=1.0, interval_s=1.0)
@@ -92,9 +92,8 @@ def step(
     aim_s = rule.set_point * classes.latency_s
     # A return that takes longer than the tolerated delay would exceed it all the way.
     back_s = np.minimum(rule.reference_s, classes.latency_s)
-    rates = needed_rates(
-        load.backlog_rows, load.expected_rows_per_s, load.rows_per_s, load.group, aim_s, back_s, interval_s
-    )
+    queues = Queues(load.backlog_rows, load.expected_rows_per_s, load.rows_per_s, load.group)
+    rates = needed_rates(queues, aim_s, back_s, interval_s)
     needed = np.minimum(load.row_s * rates, load.most_cpus)
     room = cpus * rule.utilisation * demand_cap
     # A floor refers to arrivals: a share of the need would grow with the backlog that the floor leaves behind.
@@ -104,7 +103,7 @@ def step(
     if short:
         levels = int(classes.level.max()) + 1
         granted, _ = share_by_level(needed, floors, classes.level[load.group], levels, room)
-    return Grant(
+    return CpuGrants(
         needed_cpus=needed,
         cpus=granted,
         admission_rows=np.where(granted < needed, np.maximum(granted / load.row_s * interval_s, 1.0), np.inf),

@@ -12,12 +12,12 @@ from math import isfinite
 
 import numpy as np
 
-from tidegate.domain.cost import Cost
+from tidegate.domain.cost import BatchCost
 from tidegate.evaluate.evaluation import Evaluation
 from tidegate.evaluate.expected import ALL_AT_ONCE
 from tidegate.evaluate.table import Flags, Floats, Ints
 from tidegate.model.queueing import bulk_response
-from tidegate.plan.classes.control import Classes, Load
+from tidegate.plan.classes.control import ClassArrays, Load
 from tidegate.plan.settings import PredictiveSettings
 
 _LEAST_BUDGET = 0.1
@@ -195,9 +195,9 @@ def load_of(members: Members) -> Load:
     )
 
 
-def classes_of(members: Members) -> Classes:
+def classes_of(members: Members) -> ClassArrays:
     """Every application is its own class here: what its objective leaves for a backlog depends on its trigger."""
-    return Classes(
+    return ClassArrays(
         latency_s=members.budget_s,
         weight=members.weight,
         floor=members.floor,
@@ -216,7 +216,7 @@ def rows_limits(members: Members, granted: Floats) -> Floats:
 def response_text(members: Members, at: int, slots_of: float) -> str:
     """Expected response with this many slots, in words."""
     loads, place = members.evaluation.loads, int(members.places[at])
-    cost = Cost(float(loads.batch_s[place]), float(loads.row_s[place]), float(loads.overhead_s[place]))
+    cost = BatchCost(float(loads.batch_s[place]), float(loads.row_s[place]), float(loads.overhead_s[place]))
     response = bulk_response(
         float(members.rows_per_s[at]),
         cost,

@@ -24,7 +24,7 @@ from tidegate.domain import Decision, Outcome, Proposal, Reason, Receipt, SetSha
 from tidegate.evaluate.evaluation import Evaluation
 from tidegate.evaluate.table import Floats
 from tidegate.plan.classes.allocation import share_by_level
-from tidegate.plan.classes.control import Grant, step
+from tidegate.plan.classes.control import CpuGrants, step
 from tidegate.plan.classes.limits import bound_bursts, hold_back, standing_bounds, to_hold_back
 from tidegate.plan.classes.member import Members, classes_of, load_of, members_of, rows_limits
 from tidegate.plan.classes.memory import ClassesMemory, busy_slots, remember, smooth_backlogs
@@ -160,7 +160,7 @@ class Classes(Proposer):
         return proposals
 
 
-def _fill(members: Members, grant: Grant, room: float) -> Floats:
+def _fill(members: Members, grant: CpuGrants, room: float) -> Floats:
     """Grants, plus the slots that would stay idle, for waiting rows."""
     wanted = members.wanted_slots
     # A source without a gate cannot be held back.
@@ -169,7 +169,7 @@ def _fill(members: Members, grant: Grant, room: float) -> Floats:
     return granted + share_by_level(wanted - granted, np.zeros(len(members)), members.level, levels, spare)[0]
 
 
-def _account(members: Members, grant: Grant, granted: Floats, slots: int) -> str:
+def _account(members: Members, grant: CpuGrants, granted: Floats, slots: int) -> str:
     """By class, heaviest first: its need, its waiting rows and its grant."""
     group, count = members.group, len(members.groups)
     needs, gets, waits = (

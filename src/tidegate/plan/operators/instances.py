@@ -83,7 +83,7 @@ def deal_in_turn(wanted: Sequence[Wanted], places: Sequence[Place]) -> dict[Inst
     return {instance: interleaved[turn % len(interleaved)] for turn, instance in enumerate(instances)}
 
 
-def schedule_instances(wanted: Sequence[Wanted], places: Sequence[Place], now: Assignment) -> Schedule:
+def schedule_instances(wanted: Sequence[Wanted], places: Sequence[Place], now: Assignment) -> IndexedAssignment:
     """Keep what can stay, free what is gone or crowded, and assign the rest, highest level first.
 
     The stages of an application run one after another, so each operator may use every slot. Two tasks of one operator
@@ -96,10 +96,10 @@ def schedule_instances(wanted: Sequence[Wanted], places: Sequence[Place], now: A
     (True, 2)
     """
     if not places:
-        return Schedule.of({})
-    before = now if isinstance(now, Schedule) else Schedule.of(now)
+        return IndexedAssignment.of({})
+    before = now if isinstance(now, IndexedAssignment) else IndexedAssignment.of(now)
     rows, missing, ended = _rows(wanted, before)
-    assigned = _without_ended(rows) if ended else Schedule(before)
+    assigned = _without_ended(rows) if ended else IndexedAssignment(before)
     held = dict(Counter(assigned.values()) if ended else before.held)
     crowded = before.crowded.intersection(rows)
     if gone := held.keys() - places:
@@ -123,7 +123,7 @@ Seats = list[Place | None]
 """The slots of an operator's tasks; None for a task without one. Schedules share these lists: never change one."""
 
 
-class Schedule(dict[Instance, Place]):
+class IndexedAssignment(dict[Instance, Place]):
     """An assignment with an index of the slots of every operator and the number of tasks on every slot.
 
     Most operators keep their slots from one schedule to the next, so their rows are reused and their instances
@@ -136,7 +136,7 @@ class Schedule(dict[Instance, Place]):
     """Operators with two or more tasks that may share a slot."""
 
     @classmethod
-    def of(cls, assignment: Assignment) -> Schedule:
+    def of(cls, assignment: Assignment) -> IndexedAssignment:
         """The same assignment, with its rows."""
         schedule = cls(assignment)
         schedule.rows, schedule.held = {}, dict(Counter(assignment.values()))
@@ -148,7 +148,7 @@ class Schedule(dict[Instance, Place]):
         return schedule
 
 
-def _rows(wanted: Sequence[Wanted], before: Schedule) -> tuple[dict[Operator, Seats], set[Operator], bool]:
+def _rows(wanted: Sequence[Wanted], before: IndexedAssignment) -> tuple[dict[Operator, Seats], set[Operator], bool]:
     """The slots of all operators, highest level first; operators with missing slots; and whether a task has ended."""
     known, found, cut = before.rows, 0, False
     rows: dict[Operator, Seats] = {}
@@ -175,8 +175,8 @@ def _falling_level(wanted: Wanted) -> int:
     return -wanted.level
 
 
-def _without_ended(rows: Mapping[Operator, Seats]) -> Schedule:
-    return Schedule(
+def _without_ended(rows: Mapping[Operator, Seats]) -> IndexedAssignment:
+    return IndexedAssignment(
         (Instance(*operator, task), place)
         for operator, seats in rows.items()
         for task, place in enumerate(seats)
@@ -184,7 +184,7 @@ def _without_ended(rows: Mapping[Operator, Seats]) -> Schedule:
     )
 
 
-def _free(instance: Instance, rows: dict[Operator, Seats], assigned: Schedule) -> set[Operator]:
+def _free(instance: Instance, rows: dict[Operator, Seats], assigned: IndexedAssignment) -> set[Operator]:
     """Take a task off its slot. Returns its operator."""
     application, name, task = instance
     seats = rows[application, name] = list(rows[application, name])
@@ -194,7 +194,7 @@ def _free(instance: Instance, rows: dict[Operator, Seats], assigned: Schedule) -
 
 
 def _thin_out(
-    operator: Operator, rows: dict[Operator, Seats], slots: int, assigned: Schedule, held: dict[Place, int]
+    operator: Operator, rows: dict[Operator, Seats], slots: int, assigned: IndexedAssignment, held: dict[Place, int]
 ) -> set[Operator]:
     """If slots are empty, tasks of one operator need not share a slot, so the surplus tasks give theirs up."""
     room = ceil(len(rows[operator]) / slots)
@@ -215,7 +215,7 @@ def _seat(
     wanted: Sequence[Wanted],
     places: Sequence[Place],
     held: dict[Place, int],
-    assigned: Schedule,
+    assigned: IndexedAssignment,
 ) -> None:
     """Assign the tasks that have no slot yet: to the emptiest slot, or to the slot of the task that feeds them.
 

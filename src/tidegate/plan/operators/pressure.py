@@ -25,11 +25,22 @@ _CATCHES_UP = 1.5  # a batch this much larger than usual after a restart clears 
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class RisingLoad:
     """Rising arrivals: the expected rate, and the slots available for it."""
 
     rows_per_s: float
     slots: int
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """An application as it runs now, and what is asked of it."""
+
+    time_s: float
+    metrics: ApplicationMetrics
+    worst: BottleneckTime
+    objective: Objective
+    rising: RisingLoad | None = None
 
 
 def take_in(
@@ -70,22 +81,15 @@ def row_latency_s(batch: BatchSample, objective: Objective) -> float:
     return batch.latency.p99_s if objective.percentile > 0.9 else batch.latency.p90_s
 
 
-def trigger(
-    memory: ApplicationMemory,
-    metrics: ApplicationMetrics,
-    worst: BottleneckTime,
-    objective: Objective,
-    rule: OperatorSettings,
-    now_s: float,
-    outlook: Outlook | None = None,
-) -> Reason | None:
+def trigger(memory: ApplicationMemory, seen: Circumstances, rule: OperatorSettings) -> Reason | None:
     """Why something should be done, or None."""
+    now_s, metrics, objective, rising = seen.time_s, seen.metrics, seen.objective, seen.rising
     if _overloaded(memory.batches[-rule.recurrences - 1 :], rule.recurrences, metrics.interval_s):
         return Reason("overload", "its backlog grows with every batch")
-    if outlook is not None:
-        most = metrics.most_rows_per_s(outlook.slots)
-        if outlook.rows_per_s > rule.full * most:
-            text = f"{outlook.rows_per_s:.0f} rows/s are expected, but its operators sustain only {most:.0f}"
+    if rising is not None:
+        most = metrics.most_rows_per_s(rising.slots)
+        if rising.rows_per_s > rule.full * most:
+            text = f"{rising.rows_per_s:.0f} rows/s are expected, but its operators sustain only {most:.0f}"
             return Reason("outlook", text)
     failing = [
         batch for batch in memory.batches if _failed_tasks(batch) and batch.committed_s > now_s - rule.interval_s
@@ -101,7 +105,7 @@ def trigger(
         latency_s = sum(row_latency_s(batch, objective) for batch in recent) / len(recent)
         return Reason("objective", f"latency {latency_s:.2f} s against an objective of {objective.latency_s:.2f} s")
     reference_s = reference_bottleneck_s(memory.threshold, now_s, rule.interval_s, rule.recurrences)
-    if reference_s is not None and same_order(worst.time_s, reference_s):
+    if reference_s is not None and same_order(seen.worst.time_s, reference_s):
         return Reason(
             "threshold",
             f"batches took longer than their trend {len(memory.threshold.effective)} times in {rule.interval_s:.0f} s"

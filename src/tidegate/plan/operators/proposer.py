@@ -22,7 +22,7 @@ from tidegate.plan.operators.executorplan import wanted_executors
 from tidegate.plan.operators.instances import live_assignment, plan_migration
 from tidegate.plan.operators.memory import ApplicationMemory, OperatorsMemory, Reversal
 from tidegate.plan.operators.migration import agreement
-from tidegate.plan.operators.pressure import Outlook, take_in, trigger
+from tidegate.plan.operators.pressure import Circumstances, RisingLoad, take_in, trigger
 from tidegate.plan.operators.rescale import Change, Finding, allot, change_of, serve
 from tidegate.plan.operators.trial import JUDGED_BATCHES, begin, ignoring, judge, refusals, settled, still_useless
 from tidegate.plan.planner import Plan, Proposer
@@ -199,8 +199,8 @@ class Operators(Proposer):
         refit(memory.threshold, now_s)
         worst = worst_operator(metrics, evaluation.pool.slots)
         rising = _rises(seen)
-        outlook = Outlook(_expected(seen), evaluation.pool.slots) if rising else None
-        why = trigger(memory, metrics, worst, seen.objective, rule, now_s, outlook)
+        outlook = RisingLoad(_expected(seen), evaluation.pool.slots) if rising else None
+        why = trigger(memory, Circumstances(now_s, metrics, worst, seen.objective, outlook), rule)
         if why is None:
             rate = "stable" if memory.threshold.stable else f"looked at every {evaluation.policy.interval_s:g} s"
             return None, Reason("hold-met", f"{name}: no recurring bottleneck ({rate}; {_said(worst)})")

@@ -13,6 +13,7 @@ from tidegate.evaluate.bottleneck import (
     Cause,
     Diagnosis,
     Rescaling,
+    TaskLimits,
     best_rescaling,
     bottleneck_levels,
     diagnose,
@@ -116,16 +117,14 @@ def serve(
     metrics, objective = finding.metrics, evaluation.policy.objective_of(finding.metrics.name)
     slots, source = evaluation.pool.slots, finding.metrics.operators[0]
     failures = finding.why.code == "failures"
-    rescaling = best_rescaling(
-        metrics,
-        slots,
+    limits = TaskLimits(
         most,
-        rule.task_overhead_s,
-        frozen=finding.useless,
+        finding.useless,
+        reach_of(evaluation),
         always=source.name if finding.serious else None,
         least=min(slots, _MORE_SOURCE_TASKS * source.parallelism) if failures else 0,
-        reach=reach_of(evaluation),
     )
+    rescaling = best_rescaling(metrics, slots, rule.task_overhead_s, limits)
     if change_of(metrics, rescaling, memory).pause_s > objective.latency_s:
         rescaling = _without_state(rescaling, metrics)
     if finding.rising and not failures:  # more executors will come, and they should find tasks without another restart
@@ -200,7 +199,7 @@ def with_room(
 def _hemmed_in(finding: Finding, slots: int, task_overhead_s: float) -> Diagnosis | None:
     """More tasks would help if other applications did not hold the slots."""
     metrics, worst = finding.metrics, finding.worst
-    wider = best_rescaling(metrics, slots, slots, task_overhead_s, frozen=finding.useless)
+    wider = best_rescaling(metrics, slots, task_overhead_s, TaskLimits(slots, finding.useless))
     if wider.gain_s < LEAST_GAIN * metrics.batch_s:
         return None
     text = (
@@ -226,7 +225,7 @@ def change_of(
 def demand_of(finding: Finding, level: int, slots: int, task_overhead_s: float) -> Demand:
     """What an application holds, and how much it could use on a pool of `slots`."""
     tasks = next(known.parallelism for known in finding.metrics.operators if known.name == finding.worst.operator)
-    best = best_rescaling(finding.metrics, slots, slots, task_overhead_s, frozen=finding.useless)
+    best = best_rescaling(finding.metrics, slots, task_overhead_s, TaskLimits(slots, finding.useless))
     useful = max([tasks, *best.after.values()])
     return Demand(finding.metrics.name, max(1, min(tasks, slots)), tasks, level, finding.worst.time_s, useful)
 

@@ -24,7 +24,7 @@ _FIXED_AFTER = 2  # ignored requests
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class TrialVerdict:
     """The result of a trial, by operator. `back` holds parallelisms to return to."""
 
     helped: dict[str, str]
@@ -68,7 +68,7 @@ def settled(trial: Trial, metrics: ApplicationMetrics | None) -> bool:
     return all(now.get(name) == wanted for name, wanted in trial.after.items())
 
 
-def judge(trial: Trial, metrics: ApplicationMetrics, slots: int) -> Judgement:
+def judge(trial: Trial, metrics: ApplicationMetrics, slots: int) -> TrialVerdict:
     """Compare prediction and measurement, both scaled to the current batch size."""
     scale = metrics.rows / trial.rows if trial.rows else 1.0
     helped: dict[str, str] = {}
@@ -93,7 +93,7 @@ def judge(trial: Trial, metrics: ApplicationMetrics, slots: int) -> Judgement:
         useless[name] = Useless(text, metrics.rows_per_s, costs_s, slots)
         if after_s > _HARM * before_s or costs_s[1] > _WASTE * costs_s[0]:
             back[name] = trial.before[name]
-    return Judgement(helped, useless, back)
+    return TrialVerdict(helped, useless, back)
 
 
 def still_useless(useless: Useless, operator: OperatorMetrics, metrics: ApplicationMetrics, slots: int) -> bool:

@@ -1,4 +1,4 @@
-"""What if: checks advice in the simulator, which is independent of the model behind the advice.
+"""Checks advice in the simulator, which is independent of the model behind the advice.
 
 The application runs, without a controller, with the advised pool, objective or load, and once more with slightly less.
 Advice is sound if the first run holds the objective, and sharp if the second does not.

@@ -11,7 +11,7 @@ _GLOB = re.compile(r"([*?{}\[\]\\])")
 """Characters of a path that have a special meaning in a pattern."""
 
 
-class Files:
+class HadoopFiles:
     """Reads, replaces, copies and deletes files, including the checksums that Hadoop keeps beside local files."""
 
     def __init__(self, spark: SparkSession, root: str) -> None:

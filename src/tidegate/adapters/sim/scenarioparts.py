@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from tidegate.adapters.sim.section import Amount, Load, Name, Positive, Section
+from tidegate.adapters.sim.section import Amount, Load, Name, Positive, ScenarioSection
 
 
 def _no_cpu_twice(resources: dict[str, float]) -> dict[str, float]:
@@ -18,7 +18,7 @@ def _no_cpu_twice(resources: dict[str, float]) -> dict[str, float]:
 Resources = Annotated[dict[str, Amount], AfterValidator(_no_cpu_twice)]
 
 
-class HostSpec(Section):
+class ScenarioHost(ScenarioSection):
     """One host, or `count` of them (then named name-0, name-1, …)."""
 
     name: Name
@@ -32,14 +32,14 @@ class HostSpec(Section):
         return (self.name,) if self.count is None else tuple(f"{self.name}-{index}" for index in range(self.count))
 
 
-class RegionDistance(Section):
+class RegionDistance(ScenarioSection):
     """Travel time of a row between two regions, in either direction."""
 
     between: tuple[str, str]
     delay_s: Amount
 
 
-class Routing(Section):
+class Routing(ScenarioSection):
     """How rows are spread over an operator's instances: evenly, by the weight of keys, or as specified."""
 
     by: Literal["random", "key", "custom"] = "random"
@@ -48,7 +48,7 @@ class Routing(Section):
     )
 
 
-class OperatorSpec(Section):
+class ScenarioOperator(ScenarioSection):
     """One operator of an application."""
 
     name: Name
@@ -65,14 +65,14 @@ class OperatorSpec(Section):
     routing: Routing = Routing()
 
 
-class ApplicationSpec(Section):
+class ScenarioApplication(ScenarioSection):
     """A graph of operators and the load that enters it."""
 
     name: Name
     load: Load
-    operators: Annotated[tuple[OperatorSpec, ...], Field(min_length=1)]
+    operators: Annotated[tuple[ScenarioOperator, ...], Field(min_length=1)]
 
-    def full_name(self, operator: OperatorSpec) -> str:
+    def full_name(self, operator: ScenarioOperator) -> str:
         """`application.operator`, or just the application's name if its only operator has the same name."""
         alone = len(self.operators) == 1 and operator.name == self.name
         return self.name if alone else f"{self.name}.{operator.name}"

@@ -23,7 +23,7 @@ FENCE = "fence.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Admission:
+class GateLimit:
     """What a gate allows."""
 
     rows_per_trigger: int | None = None
@@ -33,10 +33,10 @@ class Admission:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class GateRequest:
     """What is requested from a gate."""
 
-    admission: Admission | None = None
+    admission: GateLimit | None = None
     """None: no limit is requested, and the source's own limit applies."""
     closed_until_s: float = 0.0
     """No batch starts before this time (seconds since the epoch)."""
@@ -46,7 +46,7 @@ class Request:
 class InForce:
     """The reader's answer: the limit it applies, and what it knew when rows were last requested."""
 
-    admission: Admission
+    admission: GateLimit
     time_s: float
     arrived_rows: int
     """Total rows that had arrived by then."""
@@ -54,28 +54,28 @@ class InForce:
     """True if no batch starts, whatever the limit is."""
 
 
-def write_request(path: Path, request: Request) -> None:
+def write_request(path: Path, request: GateRequest) -> None:
     """Send a new request to a gate."""
     admission = asdict(request.admission) if request.admission is not None else {}
     _replace(path, admission | {"closed_until_s": request.closed_until_s})
 
 
-def read_request(path: Path) -> Request:
+def read_request(path: Path) -> GateRequest:
     """The current request; an empty one if the file is missing or unreadable."""
     fields = _read(path)
     try:
         closed_until_s = float(fields.get("closed_until_s") or 0.0)
     except (ValueError, TypeError):
         closed_until_s = 0.0
-    return Request(_admission(fields), closed_until_s)
+    return GateRequest(_admission(fields), closed_until_s)
 
 
-def write_admission(path: Path, admission: Admission) -> None:
+def write_admission(path: Path, admission: GateLimit) -> None:
     """Request another limit from an open gate."""
-    write_request(path, Request(admission))
+    write_request(path, GateRequest(admission))
 
 
-def read_admission(path: Path) -> Admission | None:
+def read_admission(path: Path) -> GateLimit | None:
     """The requested limit of a gate, or None."""
     return read_request(path).admission
 
@@ -114,10 +114,10 @@ def _answer_path(path: Path) -> Path:
     return path.with_name(path.name + ".inforce")
 
 
-def _admission(fields: dict[str, Any]) -> Admission | None:
+def _admission(fields: dict[str, Any]) -> GateLimit | None:
     try:
         rows, interval_s = fields["rows_per_trigger"], float(fields["interval_s"])
-        return Admission(None if rows is None else max(1, int(rows)), max(0.0, interval_s))
+        return GateLimit(None if rows is None else max(1, int(rows)), max(0.0, interval_s))
     except (ValueError, KeyError, TypeError):
         return None
 

@@ -11,10 +11,10 @@ _LEAST_CORRELATION = 0.5
 _SAME = 0.01  # correlations closer than this are equally good
 
 
-class History:
+class RateHistory:
     """The input rate of each task: one number per record, the latest `length` of them. Unknown values are not recorded.
 
-    >>> history = History(tasks=1, length=64)
+    >>> history = RateHistory(tasks=1, length=64)
     >>> for moment in range(40):
     ...     history.record(np.array([10.0 + (moment % 5)]), alive=np.array([True]))
     >>> history.series(0)[-3:].tolist(), history.forecast(0, 7).tolist()
