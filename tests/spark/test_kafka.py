@@ -115,8 +115,7 @@ def test_no_first_batch_after_an_outage_is_unbounded(
 def test_arrivals_are_counted_in_the_middle_of_a_batch_and_progress_is_committed_to_a_group(
     spark: SparkSession, address: str, produce: Produce, tmp_path: Path
 ) -> None:
-    from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
-    from confluent_kafka.admin import AdminClient
+    from confluent_kafka import Consumer, KafkaException, TopicPartition
 
     produce("slow", 100)
     policy = {
@@ -159,17 +158,21 @@ def test_arrivals_are_counted_in_the_middle_of_a_batch_and_progress_is_committed
         assert seen.arrival is not None
         assert seen.arrival.waiting_rows == 300
         wait_for(lambda: sum(input_rows(query)) == 400, "all rows")
-        admin = AdminClient({"bootstrap.servers": address})
+        group = Consumer({"bootstrap.servers": address, "group.id": "watched"})
+        partitions = [
+            TopicPartition("slow", number) for number in group.list_topics("slow", 10).topics["slow"].partitions
+        ]
 
         def committed() -> int:
-            asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("watched")])
             try:
-                found = next(iter(asked.values())).result(10).topic_partitions
+                return sum(max(0, partition.offset) for partition in group.committed(partitions, 10))
             except KafkaException:  # a young broker still loads its groups
                 return 0
-            return sum(partition.offset for partition in found or [])
 
-        wait_for(lambda: committed() == 400, "the group's offsets")
+        try:
+            wait_for(lambda: committed() == 400, "the group's offsets")
+        finally:
+            group.close()
 
 
 def test_the_gate_opens_before_the_topic_deletes_what_waits(spark: SparkSession, address: str, tmp_path: Path) -> None:
