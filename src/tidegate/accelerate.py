@@ -37,7 +37,8 @@ def kernel(function: F | None = None, /, *, fast_math: bool = False, inline: boo
 
     With `fast_math` sums may be reordered (SIMD): only for inputs that are finite, and not for what decides live.
     `inline` is for kernels small enough to be copied into the loops that call them. The cache looks at a kernel's own
-    file: after a change in a kernel that it calls from another file, touch both.
+    file: after a change in a kernel that it calls from another file, touch both. After renaming a type that kernels
+    take, delete the caches (`*.nbi`, `*.nbc`), which cannot be read any more.
 
     Used as a decorator: `@kernel`, or `@kernel(fast_math=True)`.
     """
