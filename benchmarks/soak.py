@@ -5,7 +5,8 @@
 Three queries with a daily rhythm, a batch and a step every ten seconds, the journal in a file with its default limits
 (seven days, 200 MB). Prints JSON: per day the journal's size on disk, the size of the controller's knowledge and the
 memory of the process, less the tables of the simulated load, which grow with time; then each of them on the last day
-relative to the eighth, after which nothing should grow.
+relative to the eighth, after which nothing should grow but the journal's summaries: a day of them takes about 2 MB,
+until the journal's limit on its size is reached.
 """
 
 from __future__ import annotations

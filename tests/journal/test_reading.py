@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from tests.journal.worlds import steps, write
 from tidegate.control.controller import Controller
-from tidegate.control.journal import MemoryJournal, RollUp, SqliteJournal, read_entries, read_journal, reader
+from tidegate.control.journal import MemoryJournal, RollUp, SqliteJournal, read_entries, read_journal, reader, sealing
 from tidegate.control.journal.block import read_block
 from tidegate.domain import Mode
 from tidegate.domain.policy import Policy
@@ -157,3 +158,22 @@ def test_size_has_a_limit_too(tmp_path: Path) -> None:
     kinds = [type(one) for one in read_journal(journal.path)]
     assert RollUp in kinds
     assert kinds.index(RollUp) < 5
+
+
+@pytest.mark.slow
+def test_roll_ups_count_towards_the_size_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They used to be kept for ever, so that a journal grew for as long as its job ran."""
+    monkeypatch.setattr(sealing, "_ROLLED_SPAN_S", 300.0)
+    journal = SqliteJournal(tmp_path / "j.db", max_megabytes=0.01)
+    for first in range(0, 2400, 600):
+        write(journal, steps(2400)[first : first + 600])
+        sealed(journal)
+    journal.judge(next(step[1].step for step in steps(2400) if step[1].actions), {"kept": True})
+    journal.close()
+    minutes = [one.time_s for one in read_journal(journal.path) if isinstance(one, RollUp)]
+    assert 0 < len(minutes) <= 10, "of forty minutes, the newest block of roll-ups"
+    with sqlite3.connect(journal.path) as database:
+        assert database.execute("SELECT count(*) FROM minutes WHERE time_s < ?", (minutes[0],)).fetchone() == (0,)
+        assert database.execute("SELECT count(*) FROM minutes").fetchone() > (0,)
+    exact = [entry for entry in read_entries(journal.path) if entry.observation is not None]
+    assert exact[-1].observation == steps(2400)[-1][0], "the newest steps stay exact"

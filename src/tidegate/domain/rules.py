@@ -150,7 +150,9 @@ class JournalRule(Section):
         None, description="SQLite file for knowledge and journal; default: tidegate-NAME.db where the job runs."
     )
     keep_days: Annotated[float, Field(gt=0)] = Field(7.0, description="Older steps are rolled up by the minute.")
-    max_megabytes: Annotated[float, Field(gt=0)] = Field(200.0, description="Beyond it the oldest steps are rolled up.")
+    max_megabytes: Annotated[float, Field(gt=0)] = Field(
+        200.0, description="Beyond it the oldest steps are rolled up, and then the oldest roll-ups are dropped."
+    )
     history: str | None = Field(
         None, description="Folder for a history of all metrics as Parquet; default: no history."
     )

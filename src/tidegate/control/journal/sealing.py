@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tidegate.control.journal.block import read_block, write_block
 from tidegate.control.journal.rollup import roll_up
 from tidegate.control.journal.steps import entry_of
-from tidegate.control.journal.summary import insert, summarise
+from tidegate.control.journal.summary import TABLES, insert, summarise
 from tidegate.control.journal.tail import trees_of
 from tidegate.domain.codec import to_tree
 
@@ -64,20 +64,22 @@ def seal(database: sqlite3.Connection, before: int, bucket: int, finished: Colle
 
 
 def retire(database: sqlite3.Connection, retention: Retention) -> int:
-    """Roll up the oldest blocks past the limits on age or size. The newest stays exact. Returns how many."""
+    """Roll up the oldest blocks past the limits on age or size. The newest stays exact. Returns how many.
+
+    If the file is still too large, the oldest roll-ups are dropped, except for the newest of them.
+    """
     retired = 0
     while True:
         blocks = database.execute(
             "SELECT first, end_s FROM blocks WHERE kind = 'exact' ORDER BY first LIMIT 2"
         ).fetchall()
         newest_s = database.execute("SELECT max(end_s) FROM blocks").fetchone()[0]
-        if len(blocks) < 2:
+        too_large = used_bytes(database) > retention.max_megabytes * 1e6
+        if len(blocks) > 1 and (too_large or blocks[0][1] < newest_s - retention.keep_days * _DAY_S):
+            _retire_block(database, blocks[0][0])
+            retired += 1
+        elif not too_large or not _drop_oldest_roll_ups(database):
             return retired
-        old = blocks[0][1] < newest_s - retention.keep_days * _DAY_S
-        if not old and used_bytes(database) <= retention.max_megabytes * 1e6:
-            return retired
-        _retire_block(database, blocks[0][0])
-        retired += 1
 
 
 def used_bytes(database: sqlite3.Connection) -> int:
@@ -123,6 +125,26 @@ def _retire_block(database: sqlite3.Connection, first: int) -> None:
             "INSERT INTO blocks VALUES (?, ?, ?, ?, 'rolled', ?, ?, ?, ?)",
             (*row, write_block(minutes), write_block(acted)),
         )
+
+
+def _drop_oldest_roll_ups(database: sqlite3.Connection) -> bool:
+    """Drop the oldest block of roll-ups, with its decisions and aggregates. False if there is only one."""
+    blocks = database.execute(
+        "SELECT first, last, end_s, last_step FROM blocks WHERE kind = 'rolled' ORDER BY first LIMIT 2"
+    ).fetchall()
+    if len(blocks) < 2:
+        return False
+    first, last, end_s, last_step = blocks[0]
+    with transaction(database):
+        database.execute("DELETE FROM blocks WHERE first = ?", (first,))
+        numbering = database.execute("SELECT max(first) FROM numberings WHERE first <= ?", (last,)).fetchone()[0]
+        database.execute(
+            "DELETE FROM outcomes WHERE numbering < ? OR (numbering = ? AND step <= ?)",
+            (numbering, numbering, last_step or 0),
+        )
+        for table in TABLES:
+            database.execute(f"DELETE FROM {table} WHERE time_s < ?", (end_s,))
+    return True
 
 
 def _minutes(trees: list[Any]) -> list[Any]:
