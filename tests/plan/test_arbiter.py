@@ -190,6 +190,10 @@ def test_growth_waits_where_the_objective_is_long_and_not_where_it_is_short() ->
 
 def test_a_shrink_is_not_put_off() -> None:
     assert growth(PATIENT, 1, 200) == ([1], [])
+    seen = last()
+    large = replace(seen, pool=replace(seen.pool, requested=4))
+    shrink = Fixed(ScaleExecutors(2), predictions=(Prediction("words", 60.0, 1.0, 0.0, 2),))
+    assert [one.action for one in Arbiter({}, [shrink]).plan(large).proposals] == [ScaleExecutors(2)]
 
 
 def test_growth_into_the_bounds_does_not_wait() -> None:
