@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tidegate.fleet.lease import Fenced, HeldLease, LeaseFolder, LeaseRecord, LeaseWatch
+from tidegate.fleet.lease import Fenced, HeldLease, LeaseFolder, LeaseRecord, LeaseTerms, LeaseWatch
 
 
 class Clock:
@@ -44,7 +44,7 @@ def held(lease: HeldLease | None) -> HeldLease:
 def test_a_taken_lease_is_not_free_until_it_has_stood_still_for_longer_than_it_lasts(
     files: LeaseFolder, clock: Clock
 ) -> None:
-    lease = held(files.take("a", 8.0, None))
+    lease = held(files.take(LeaseTerms("a", 8.0), None))
     watch = LeaseWatch(clock, 8.0)
     watch.look(files.read())
     clock.now_s += 7.9
@@ -56,12 +56,12 @@ def test_a_taken_lease_is_not_free_until_it_has_stood_still_for_longer_than_it_l
     assert lease.remaining_s < 0, "the holder has stopped well before anybody else may take over"
     clock.now_s += 0.2
     assert watch.free
-    taken = held(files.take("b", 8.0, files.read()))
+    taken = held(files.take(LeaseTerms("b", 8.0), files.read()))
     assert taken.record.epoch == 2
 
 
 def test_an_expired_lease_is_never_renewed(files: LeaseFolder, clock: Clock) -> None:
-    lease = held(files.take("a", 8.0, None))
+    lease = held(files.take(LeaseTerms("a", 8.0), None))
     clock.now_s += 8.1
     with pytest.raises(Fenced, match="expired"):
         lease.renew()
@@ -71,8 +71,8 @@ def test_an_expired_lease_is_never_renewed(files: LeaseFolder, clock: Clock) -> 
 
 def test_a_holder_that_slept_through_its_expiry_finds_the_next_epoch(files: LeaseFolder) -> None:
     """Its clock stood still as well: only the epoch tells."""
-    lease = held(files.take("a", 8.0, None))
-    held(files.take("b", 8.0, files.read()))
+    lease = held(files.take(LeaseTerms("a", 8.0), None))
+    held(files.take(LeaseTerms("b", 8.0), files.read()))
     with pytest.raises(Fenced, match="went to b in epoch 2"):
         lease.renew()
     newest = files.read()
@@ -81,23 +81,23 @@ def test_a_holder_that_slept_through_its_expiry_finds_the_next_epoch(files: Leas
 
 
 def test_a_released_lease_is_free_at_once(files: LeaseFolder, clock: Clock) -> None:
-    held(files.take("a", 8.0, None)).release()
+    held(files.take(LeaseTerms("a", 8.0), None)).release()
     watch = LeaseWatch(clock, 8.0)
     watch.look(files.read())
     assert watch.free
     with pytest.raises(Fenced):
-        held(files.take("b", 0.0, files.read())).check()
+        held(files.take(LeaseTerms("b", 0.0), files.read())).check()
 
 
 def test_a_lease_that_was_renewed_after_it_was_looked_at_is_not_taken(files: LeaseFolder) -> None:
-    lease = held(files.take("a", 8.0, None))
+    lease = held(files.take(LeaseTerms("a", 8.0), None))
     seen = files.read()
     lease.renew()
-    assert files.take("b", 8.0, seen) is None
+    assert files.take(LeaseTerms("b", 8.0), seen) is None
 
 
 def test_what_another_has_watched_counts(files: LeaseFolder, clock: Clock) -> None:
-    held(files.take("a", 8.0, None))
+    held(files.take(LeaseTerms("a", 8.0), None))
     watch = LeaseWatch(clock, 8.0)
     watch.look(files.read(), unchanged_s=9.0)
     assert not watch.free
@@ -110,7 +110,7 @@ def test_where_the_folder_is_missing_nothing_can_be_taken(tmp_path: Path) -> Non
     """A file system that is not mounted looks empty, and must not look like a lease that was never taken."""
     missing = LeaseFolder(tmp_path / "not-mounted")
     with pytest.raises(OSError, match="No such file"):
-        missing.take("a", 8.0, None)
+        missing.take(LeaseTerms("a", 8.0), None)
     assert not missing.folder.exists()
 
 
@@ -120,7 +120,7 @@ def test_of_many_takers_one_wins(files: LeaseFolder) -> None:
 
     def take(name: str) -> None:
         ready.wait()
-        if files.take(name, 8.0, None) is not None:
+        if files.take(LeaseTerms(name, 8.0), None) is not None:
             winners.append(name)
 
     threads = [threading.Thread(target=take, args=(f"h{number}",)) for number in range(8)]
@@ -152,7 +152,7 @@ def test_never_two_who_may_run(tmp_path_factory: pytest.TempPathFactory, moves: 
             except Fenced:
                 del leases[host]
         elif move == "take" and host not in leases and watches[host].free:
-            taken = files.take(f"h{host}", 3.0, files.read())
+            taken = files.take(LeaseTerms(f"h{host}", 3.0), files.read())
             if taken is not None:
                 leases[host] = taken
         elif move == "release" and host in leases:
@@ -162,7 +162,7 @@ def test_never_two_who_may_run(tmp_path_factory: pytest.TempPathFactory, moves: 
 
 def test_a_damaged_lease_heals_after_as_long_as_it_may_have_been_somebodys(files: LeaseFolder, clock: Clock) -> None:
     """A machine that loses power can leave a file without a byte in it."""
-    held(files.take("a", 8.0, None))
+    held(files.take(LeaseTerms("a", 8.0), None))
     (files.folder / "0000000001.lease").write_bytes(b"")
     watch = LeaseWatch(clock, 8.0)
     watch.look(files.read())
@@ -171,11 +171,11 @@ def test_a_damaged_lease_heals_after_as_long_as_it_may_have_been_somebodys(files
     assert not watch.free, "its holder may live"
     clock.now_s += 0.2
     assert watch.free
-    assert held(files.take("b", 8.0, files.read())).record.epoch == 2
+    assert held(files.take(LeaseTerms("b", 8.0), files.read())).record.epoch == 2
 
 
 def test_the_holder_of_a_damaged_lease_mends_it(files: LeaseFolder) -> None:
-    lease = held(files.take("a", 8.0, None))
+    lease = held(files.take(LeaseTerms("a", 8.0), None))
     (files.folder / "0000000001.lease").write_bytes(b"")
     lease.renew()
     assert files.read() == lease.record
@@ -183,9 +183,9 @@ def test_the_holder_of_a_damaged_lease_mends_it(files: LeaseFolder) -> None:
 
 def test_the_same_epoch_in_other_hands_is_not_ours(files: LeaseFolder) -> None:
     """Somebody has wiped the folder, and the epochs count from 1 again."""
-    old = held(files.take("a", 8.0, None))
+    old = held(files.take(LeaseTerms("a", 8.0), None))
     (files.folder / "0000000001.lease").unlink()
-    new = held(files.take("b", 8.0, None))
+    new = held(files.take(LeaseTerms("b", 8.0), None))
     for forbidden in (old.renew, old.check, old.release):
         with pytest.raises(Fenced, match="went to b"):
             forbidden()
@@ -194,7 +194,7 @@ def test_the_same_epoch_in_other_hands_is_not_ours(files: LeaseFolder) -> None:
 
 def test_a_renewal_that_took_longer_than_the_lease_is_none(files: LeaseFolder, clock: Clock) -> None:
     """Somebody may have found it free before the write landed, and take it right after."""
-    lease = held(files.take("a", 8.0, None))
+    lease = held(files.take(LeaseTerms("a", 8.0), None))
     write = files.write
 
     def slowly(record: LeaseRecord) -> None:
@@ -209,7 +209,7 @@ def test_a_renewal_that_took_longer_than_the_lease_is_none(files: LeaseFolder, c
 def test_drafts_of_the_dead_and_epochs_of_long_ago_are_forgotten(files: LeaseFolder) -> None:
     for epoch in range(1, 302):
         (files.folder / f"{epoch:010d}.lease.5f.draft").write_text("{")
-        lease = held(files.take("a", 8.0, files.read()))
+        lease = held(files.take(LeaseTerms("a", 8.0), files.read()))
         assert lease.record.epoch == epoch
         lease.release()
     assert len(files.history()) == 200

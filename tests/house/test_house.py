@@ -27,9 +27,7 @@ MANY_PARAMETERS = {
     "src/tidegate/evaluate/forecast/arima.py": {"_update"},
     "src/tidegate/evaluate/forecast/intervals.py": {"calibrate"},
     "src/tidegate/evaluate/forecast/regression.py": {"absorb"},
-    "src/tidegate/fleet/agent.py": {"__init__"},
     "src/tidegate/fleet/host.py": {"serve"},
-    "src/tidegate/fleet/tenant.py": {"__init__"},
     "src/tidegate/model/batchwalk.py": {"_jump"},  # arrays of an inner loop
 }
 """What does not keep the rules yet. The lists may only become shorter."""

@@ -13,6 +13,7 @@ from tests.simfleet.machines import Clock, Files, Mount, SharedDisk
 from tests.simfleet.mutants import planted
 from tests.simfleet.simulation import Simulation, simulate
 from tidegate.fleet.folder import FleetFolder
+from tidegate.fleet.lease import LeaseTerms
 from tidegate.fleet.registry import MOST_EVENTS, Registry
 
 
@@ -92,7 +93,7 @@ def test_three_weeks_of_moves_leave_little_behind() -> None:
     def play(days: float) -> tuple[int, int]:
         for _ in range(round(days * 144)):
             kernel.run(kernel.now_s + 600.0)
-            taken = lease.take("host", 4.0, lease.read())
+            taken = lease.take(LeaseTerms("host", 4.0), lease.read())
             assert taken is not None
             folder.begin_run("a", taken.record.epoch)
             taken.release()

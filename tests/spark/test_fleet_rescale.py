@@ -18,6 +18,7 @@ from tidegate.fleet.control import HostControl
 from tidegate.fleet.evidence import committed_rows
 from tidegate.fleet.folder import FleetFolder
 from tidegate.fleet.host import SparkQueries, SparkQuery
+from tidegate.fleet.lease import LeaseTerms
 from tidegate.fleet.protocol import make_token
 from tidegate.fleet.state import ApplicationSpec, HostCard, HostSpec
 from tidegate.fleet.tenant import RunOrder
@@ -54,7 +55,7 @@ class Host:
     def start(self) -> SparkQuery:
         lease = self.folder.lease("words")
         lease.create()
-        held = lease.take("east-1/i1", 600.0, lease.read())
+        held = lease.take(LeaseTerms("east-1/i1", 600.0), lease.read())
         assert held is not None
         epoch = held.record.epoch
         self.folder.begin_run("words", epoch)

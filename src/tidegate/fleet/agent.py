@@ -18,6 +18,7 @@ from tidegate.domain.codec import from_json, to_json
 from tidegate.evaluate.measurement import MeasurementPlan
 from tidegate.fleet.folder import FleetFolder
 from tidegate.fleet.identity import identify
+from tidegate.fleet.lease import LeaseTerms
 from tidegate.fleet.ports import Life, Pause, Ports, live
 from tidegate.fleet.protocol import Body
 from tidegate.fleet.state import AgentStatus, Assigned, HostCard, HostSpec
@@ -66,14 +67,13 @@ class Agent:
         *,
         lease_s: float = 8.0,
         advertise: tuple[str, int] | None = None,
-        control: Control | None = None,
     ) -> None:
         self._folder = folder
         self._clock = folder.clock
         self._runner = runner
         self._ports = ports
         self._lease_s = lease_s
-        self.control = control
+        self.control: Control | None = None
         """Set once control has started; until then the host has none."""
         self._generation = -1
         self._wanted: dict[str, Assigned] = {}
@@ -175,8 +175,7 @@ class Agent:
                     self._tenants[name] = Tenant(
                         wanted,
                         self._folder,
-                        self.card.owner,
-                        self._lease_s,
+                        LeaseTerms(self.card.owner, self._lease_s),
                         self._runner,
                         self._ports.strands,
                         self._tell_watchdog,

@@ -34,6 +34,14 @@ class Fenced(TidegateError):
 
 
 @dataclass(frozen=True, slots=True)
+class LeaseTerms:
+    """Who takes leases, and for how long each of them lasts without a renewal."""
+
+    owner: str
+    duration_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class LeaseRecord:
     """The content of the newest file of a lease."""
 
@@ -83,7 +91,7 @@ class LeaseFolder:
         """The newest epochs, oldest first: all recent holders."""
         return [self._record(epoch) for epoch in epochs_of(self._files.names(self.folder))[-newest:]]
 
-    def take(self, owner: str, duration_s: float, seen: LeaseRecord | None) -> HeldLease | None:
+    def take(self, terms: LeaseTerms, seen: LeaseRecord | None) -> HeldLease | None:
         """Take the epoch after `seen`, which the caller knows to be free. None if another taker was faster.
 
         Also None if `seen` has been renewed in the meantime: its holder is still alive.
@@ -91,7 +99,8 @@ class LeaseFolder:
         began_s = self.clock.steady_s()
         if self.read() != seen:
             return None
-        record = LeaseRecord(1 if seen is None else seen.epoch + 1, owner, 0, duration_s, self.clock.wall_s())
+        epoch = 1 if seen is None else seen.epoch + 1
+        record = LeaseRecord(epoch, terms.owner, 0, terms.duration_s, self.clock.wall_s())
         if not self._files.create(self._path(record.epoch), to_json(record).encode()):
             return None
         self._forget_old(record.epoch)

@@ -26,7 +26,7 @@ from tidegate.fleet.centre import FleetClock
 from tidegate.fleet.config import FleetConfig
 from tidegate.fleet.controllers import region_controller
 from tidegate.fleet.folder import FleetFolder
-from tidegate.fleet.lease import Fenced, HeldLease, LeaseWatch
+from tidegate.fleet.lease import Fenced, HeldLease, LeaseTerms, LeaseWatch
 from tidegate.fleet.look import Glance, Lookout
 from tidegate.fleet.plan.asking import requests_of
 from tidegate.fleet.ports import Wire
@@ -113,7 +113,7 @@ class RegionSpeaker:
         record = self._files.read()
         self._watch.look(record)
         if self._watch.free:
-            self._lease = self._files.take(self._card.owner, self._config.timing.lease_s, record)
+            self._lease = self._files.take(LeaseTerms(self._card.owner, self._config.timing.lease_s), record)
 
     def resign(self) -> None:
         lease = self._lease

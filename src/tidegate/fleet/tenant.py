@@ -22,7 +22,7 @@ from typing import Protocol
 
 from tidegate.evaluate.measurement import MeasurementPlan
 from tidegate.fleet.folder import FleetFolder
-from tidegate.fleet.lease import Fenced, HeldLease, LeaseWatch
+from tidegate.fleet.lease import Fenced, HeldLease, LeaseTerms, LeaseWatch
 from tidegate.fleet.ports import Call, Life, Pause, Strands
 from tidegate.fleet.state import ApplicationSpec, Assigned, Phase, Tenancy
 
@@ -98,8 +98,7 @@ class Tenant:
         self,
         assigned: Assigned,
         folder: FleetFolder,
-        owner: str,
-        lease_s: float,
+        terms: LeaseTerms,
         runner: QueryRunner,
         strands: Strands,
         announce: Callable[[], None],
@@ -109,8 +108,7 @@ class Tenant:
         self._folder = folder
         self._clock = folder.clock
         self._files = folder.lease(assigned.spec.name)
-        self._owner = owner
-        self._lease_s = lease_s
+        self._terms = terms
         self._runner = runner
         self._strands = strands
         self._tell_watchdog = announce
@@ -160,7 +158,7 @@ class Tenant:
         except Fenced as error:
             self._fence(str(error))
         except Exception as error:  # no error may keep the other leases from being renewed
-            if lease.remaining_s < _FENCE_AT * self._lease_s:
+            if lease.remaining_s < _FENCE_AT * self._terms.duration_s:
                 self._fence(f"the lease cannot be renewed: {_line(error)}")
 
     def tenancy(self) -> Tenancy:
@@ -196,14 +194,14 @@ class Tenant:
 
     def _await_lease(self) -> Generator[Pause | Call, None, HeldLease | None]:
         """Wait until the lease is ours, or the application is no longer wanted."""
-        watch = LeaseWatch(self._clock, self._lease_s)
+        watch = LeaseWatch(self._clock, self._terms.duration_s)
         self._enter(Phase.WAITING)
         while not self._unwanted.is_set():
             try:
                 record = self._files.read()
                 hint = self._hint
                 watch.look(record, hint.unchanged_s if record is not None and record == hint.lease else 0.0)
-                if watch.free and (lease := self._files.take(self._owner, self._lease_s, record)) is not None:
+                if watch.free and (lease := self._files.take(self._terms, record)) is not None:
                     return lease
                 self._note = f"epoch {record.epoch} is {record.owner}'s" if record is not None else ""
             except (OSError, ValueError) as error:
@@ -263,7 +261,7 @@ class Tenant:
             "%s: its query does not stop (%s); the host is killed when the lease expires", self.spec.name, _line(error)
         )
         self._fenced.set()
-        yield Pause(max(0.0, lease.remaining_s) + self._lease_s, self._never)
+        yield Pause(max(0.0, lease.remaining_s) + self._terms.duration_s, self._never)
 
     def _release(self, lease: HeldLease) -> None:
         try:
