@@ -19,7 +19,7 @@ from tidegate.domain import ExecutorPool, Observation, Receipt, Targets
 from tidegate.domain.qostables import measured_name
 from tidegate.evaluate.measurement import MeasurementPlan
 from tidegate.fleet.agent import Agent
-from tidegate.fleet.calls import fleet_wire
+from tidegate.fleet.calls import Endpoint, fleet_wire
 from tidegate.fleet.config import stored_config
 from tidegate.fleet.folder import FleetFolder
 from tidegate.fleet.ports import Ports
@@ -150,7 +150,7 @@ def main() -> None:
         address = (host, int(port))
     spec = HostSpec(given.name, given.region, 2)
     runner, folder = StubRunner(given.fleet), FleetFolder(given.fleet)
-    wire = fleet_wire(folder, stored_config(folder), port=given.port)
+    wire = fleet_wire(folder, stored_config(folder), Endpoint(port=given.port))
     agent = Agent(spec, folder, runner, Ports(wire, Handle(os.getpgrp())), lease_s=given.lease, advertise=address)
     control = None
     if given.managers:

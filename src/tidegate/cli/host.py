@@ -33,7 +33,7 @@ def host(
 
     Example: tidegate host --fleet /shared/fleet --name east-7 --region east --slots 4
     """
-    from tidegate.fleet.calls import fleet_wire
+    from tidegate.fleet.calls import Endpoint, fleet_wire
     from tidegate.fleet.config import stored_config
     from tidegate.fleet.folder import FleetFolder
     from tidegate.fleet.state import HostSpec
@@ -41,7 +41,7 @@ def host(
     folder, spec = FleetFolder(fleet.resolve()), HostSpec(name, region, slots)
     config = stored_config(folder)
     fleet_wire(folder, config)  # report problems with token or certificates before Spark starts
-    reached = _address(advertise)
+    endpoint = Endpoint(bind, port, _address(advertise))
     settings = {**config.host.settings, **output.spark_settings(spark_conf)}
     if os.getpgrp() != os.getpid():
         os.setpgid(0, 0)  # the watchdog kills the whole group, so the group must be our own
@@ -52,7 +52,7 @@ def host(
     with output.jvm_output_to(folder.host(name) / "spark.log"):
         spark = host_session(name, slots, master, memory_mb, settings)
     try:
-        serve(spec, folder, spark, lease_s=lease, bind=bind, port=port, advertise=reached)
+        serve(spec, folder, spark, lease_s=lease, endpoint=endpoint)
     finally:
         spark.stop()
     output.console.print(f"host {name}: ended")

@@ -14,6 +14,7 @@ import threading
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from tidegate.domain import TidegateError
@@ -216,6 +217,17 @@ class Client:
             self._channel = None
 
 
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where an agent listens, and where others reach it."""
+
+    bind: str = "127.0.0.1"
+    port: int = 0
+    """0 picks a free one."""
+    advertise: tuple[str, int] | None = None
+    """The address that others use, if it differs: behind a proxy, or in a container."""
+
+
 class TcpWire:
     """The real wire: a listener on a port and peers by address, with the fleet's token and certificates."""
 
@@ -224,17 +236,16 @@ class TcpWire:
         token: bytes,
         tls: Certificates | None = None,
         *,
-        bind: str = "127.0.0.1",
-        port: int = 0,
+        endpoint: Endpoint | None = None,
         timeout_s: float = 2.0,
     ) -> None:
         self._token = token
         self._tls = tls
-        self._bind, self._port = bind, port
+        self._endpoint = endpoint or Endpoint()
         self._timeout_s = timeout_s
 
     def listen(self, answer: Answer) -> Server:
-        return Server(answer, self._token, self._bind, self._port, self._tls)
+        return Server(answer, self._token, self._endpoint.bind, self._endpoint.port, self._tls)
 
     def peer(self, address: tuple[str, int]) -> Client:
         return Client(address, self._token, self._timeout_s, self._tls)
@@ -243,10 +254,10 @@ class TcpWire:
         return at_once(function, items)
 
 
-def fleet_wire(folder: FleetFolder, config: FleetConfig, bind: str = "127.0.0.1", port: int = 0) -> TcpWire:
+def fleet_wire(folder: FleetFolder, config: FleetConfig, endpoint: Endpoint | None = None) -> TcpWire:
     """The wire that the fleet's folder and configuration describe."""
     tls = None if config.tls is None else certificates(config.tls)
-    return TcpWire(read_token(folder.token), tls, bind=bind, port=port)
+    return TcpWire(read_token(folder.token), tls, endpoint=endpoint)
 
 
 class _Declined(ProtocolError):

@@ -25,7 +25,7 @@ from tidegate.domain import EnvironmentUnfit, Mode, Observation, Receipt, Target
 from tidegate.domain.policy import Policy
 from tidegate.evaluate.measurement import MeasurementPlan
 from tidegate.fleet.agent import Agent
-from tidegate.fleet.calls import fleet_wire
+from tidegate.fleet.calls import Endpoint, fleet_wire
 from tidegate.fleet.config import stored_config
 from tidegate.fleet.control import HostControl
 from tidegate.fleet.figures import ApplicationFigures
@@ -160,22 +160,14 @@ def host_session(
     return local_session(f"tidegate-{name}", slots, memory_mb, {**changelog, **settings}, master)
 
 
-def serve(
-    spec: HostSpec,
-    folder: FleetFolder,
-    spark: SparkSession,
-    *,
-    lease_s: float,
-    bind: str = "127.0.0.1",
-    port: int = 0,
-    advertise: tuple[str, int] | None = None,
-) -> None:
+def serve(spec: HostSpec, folder: FleetFolder, spark: SparkSession, *, lease_s: float, endpoint: Endpoint) -> None:
     """Serve until SIGTERM, Ctrl-C, or a request of the centre. Then stop every query at a batch boundary."""
     config = stored_config(folder)
     journal = SqliteJournal(folder.host_journal(spec.name))
     runner = SparkQueries(spark, config.policy, lambda event, text: journal.note(time.time(), event, text))
-    wire = fleet_wire(folder, config, bind, port)
-    agent = Agent(spec, folder, runner, Ports(wire, Handle(os.getpgrp())), lease_s=lease_s, advertise=advertise)
+    wire = fleet_wire(folder, config, endpoint)
+    ports = Ports(wire, Handle(os.getpgrp()))
+    agent = Agent(spec, folder, runner, ports, lease_s=lease_s, advertise=endpoint.advertise)
     control = HostControl(agent.card, config, folder, wire, runner, journal)
     agent.control = control
     control.begin()

@@ -54,22 +54,13 @@ FLEET = {
 }
 
 
-def build(
-    spark: SparkSession,
-    settings: Settings,
-    *,
-    load: Any,
-    start_ms: int,
-    lookup_s: float,
-    trigger_s: float,
-    rows: int | None = None,
-    tasks: int = 2,
-) -> DataStreamWriter:
-    """The application of the experiment: WordCount, small enough that several fit on two cores."""
-    job = WordCount(
-        profile_from_spec(load), rows, start_ms, lookup_s, lookup_tasks=tasks, count_tasks=1, trigger_s=trigger_s
-    )
-    return job.build(spark, settings)
+def build(spark: SparkSession, settings: Settings, *, load: Any, **fields: Any) -> DataStreamWriter:
+    """The application of the experiment: WordCount, small enough that several fit on two cores.
+
+    `fields` are those of `WordCount`, as `tidegate fleet submit --arguments` passes them.
+    """
+    small = {"lookup_tasks": 2, "count_tasks": 1}
+    return WordCount(profile_from_spec(load), **{**small, **fields}).build(spark, settings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +110,7 @@ class FleetRun:
                 "start_ms": round(self.start_s * 1000),
                 "lookup_s": LOOKUP_S,
                 "trigger_s": TRIGGER_S,
-                "tasks": self._variant.first_tasks,
+                "lookup_tasks": self._variant.first_tasks,
             }
             words = ["--name", name, "--region", region, "--slots", "0.6", "--latency", str(OBJECTIVE_S)]
             words += ["--arguments", json.dumps(arguments), *self._variant.words, "--wait", "0"]
