@@ -29,7 +29,7 @@ from tidegate.fleet.folder import FleetFolder
 from tidegate.fleet.ports import Answer, Listener, Peer
 from tidegate.fleet.protocol import Body
 from tidegate.fleet.registry import Registry
-from tidegate.fleet.state import AgentStatus, ApplicationSpec, Assigned, HostCard, HostSpec, Phase, Tenancy
+from tidegate.fleet.vocabulary import AgentStatus, ApplicationSpec, Assigned, HostCard, HostSpec, Phase, Tenancy
 
 A = TypeVar("A")
 B = TypeVar("B")

@@ -22,7 +22,7 @@ from tidegate.fleet.folder import FleetFolder
 from tidegate.fleet.protocol import make_token
 from tidegate.fleet.provider import LocalProcesses
 from tidegate.fleet.registry import Registry
-from tidegate.fleet.state import ApplicationSpec, HostSpec
+from tidegate.fleet.vocabulary import ApplicationSpec, HostSpec
 
 STUB = Path(__file__).parent / "stub_host.py"
 LEASE_S = 8.0  # as by default: a busy machine may leave a process out for seconds

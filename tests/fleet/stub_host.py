@@ -23,8 +23,8 @@ from tidegate.fleet.calls import Endpoint, fleet_wire
 from tidegate.fleet.config import stored_config
 from tidegate.fleet.folder import FleetFolder
 from tidegate.fleet.ports import Ports
-from tidegate.fleet.state import ApplicationSpec, HostSpec
 from tidegate.fleet.tenant import Figures, RunOrder
+from tidegate.fleet.vocabulary import ApplicationSpec, HostSpec
 from tidegate.fleet.watchdog import Handle
 
 BATCH_S = 0.05
@@ -155,7 +155,7 @@ def main() -> None:
     control = None
     if given.managers:
         from tidegate.control.journal import SqliteJournal
-        from tidegate.fleet.control import HostControl  # only here: it takes a while to import
+        from tidegate.fleet.hostcontrol import HostControl  # only here: it takes a while to import
 
         journal = SqliteJournal(folder.host_journal(given.name))
         control = HostControl(agent.card, stored_config(folder), folder, wire, StubWorld(), journal)

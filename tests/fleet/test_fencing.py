@@ -21,8 +21,8 @@ from tidegate.fleet.agent import Agent
 from tidegate.fleet.calls import TcpWire
 from tidegate.fleet.folder import FleetFolder
 from tidegate.fleet.ports import Ports
-from tidegate.fleet.state import ApplicationSpec, Assigned, HostSpec, Phase
 from tidegate.fleet.tenant import Figures, RunOrder
+from tidegate.fleet.vocabulary import ApplicationSpec, Assigned, HostSpec, Phase
 
 LEASE_S = 2.0
 

@@ -17,7 +17,7 @@ from tidegate.fleet.calls import fleet_wire
 from tidegate.fleet.config import FleetConfig, plain
 from tidegate.fleet.look import Lookout
 from tidegate.fleet.registry import Registry
-from tidegate.fleet.report import fleet_report
+from tidegate.fleet.status import fleet_report
 from tidegate_lab.experiments.wire import Wire
 
 pytestmark = pytest.mark.slow

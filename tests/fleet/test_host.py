@@ -12,10 +12,10 @@ from tidegate.adapters.spark.queries import RestartableQuery
 from tidegate.domain import ApplicationSample, BatchSample, InvalidInput, LatencySample, OperatorSample
 from tidegate.domain.policy import Policy
 from tidegate.evaluate.measurement import plan_measurements
-from tidegate.fleet.figures import ApplicationFigures
-from tidegate.fleet.host import SparkQuery
+from tidegate.fleet.applicationfigures import ApplicationFigures
 from tidegate.fleet.recipe import load_build
-from tidegate.fleet.state import ApplicationSpec
+from tidegate.fleet.sparkhost import SparkQuery
+from tidegate.fleet.vocabulary import ApplicationSpec
 
 
 class FakeQuery:

@@ -18,13 +18,13 @@ from tidegate.fleet.centrelock import centre_process, only_centre, signal_centre
 from tidegate.fleet.config import FleetConfig
 from tidegate.fleet.files import DISK
 from tidegate.fleet.folder import FleetFolder
-from tidegate.fleet.hosting import HostKeeper
+from tidegate.fleet.hostkeeper import HostKeeper
 from tidegate.fleet.identity import ProcessIdentity, identify
 from tidegate.fleet.look import Lookout
 from tidegate.fleet.provider import CommandHook, LocalProcesses, host_command
 from tidegate.fleet.registry import MOST_EVENTS, STARTING, Registry
-from tidegate.fleet.state import HostSpec
-from tidegate.managers.tokens import TokenBucket, TokenRule
+from tidegate.fleet.vocabulary import HostSpec
+from tidegate.managers.tokenbucket import TokenBucket, TokenRule
 
 
 class Broken:

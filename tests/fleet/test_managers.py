@@ -44,7 +44,7 @@ from tidegate.fleet.plan.replicas import OperatorPolicies, PolicyName
 from tidegate.fleet.plan.requests import Requests
 from tidegate.fleet.plan.sizing import RegionLimits, RegionSizes
 from tidegate.fleet.plan.tokens import Tokens
-from tidegate.managers.tokens import TokenRule
+from tidegate.managers.tokenbucket import TokenRule
 
 ROW_S, STEP_S = 0.01, 5.0
 POLICY = Policy.model_validate({"applications": {"words": {"objective": {"latency_s": 10}}}})

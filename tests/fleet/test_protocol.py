@@ -24,7 +24,7 @@ from tidegate.fleet.calls import Client, Server, TcpWire, Unreachable
 from tidegate.fleet.folder import FleetFolder
 from tidegate.fleet.look import Lookout
 from tidegate.fleet.protocol import MOST_BYTES, ProtocolError, Refused, greet, make_token, read_token, welcome
-from tidegate.fleet.state import AgentStatus, HostCard, HostSpec
+from tidegate.fleet.vocabulary import AgentStatus, HostCard, HostSpec
 
 TOKEN, OTHER = b"t" * 32, b"o" * 32
 

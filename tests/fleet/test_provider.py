@@ -11,7 +11,7 @@ from tidegate.domain import EnvironmentUnfit, InvalidInput
 from tidegate.fleet.config import ProviderRule
 from tidegate.fleet.folder import FleetFolder
 from tidegate.fleet.provider import CommandHook
-from tidegate.fleet.state import HostSpec
+from tidegate.fleet.vocabulary import HostSpec
 
 HOST = HostSpec("east-1", "east", 2)
 

@@ -25,7 +25,7 @@ from tidegate.domain.policy import Policy
 from tidegate.fleet.agent import Agent
 from tidegate.fleet.calls import Client, Server
 from tidegate.fleet.protocol import Channel, ProtocolError, greet
-from tidegate.fleet.state import AgentStatus
+from tidegate.fleet.vocabulary import AgentStatus
 from tidegate.history.eventlog import EventLog
 from tidegate.history.notes import Notes
 from tidegate.history.progress import parse_progress

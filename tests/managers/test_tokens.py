@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.managers.tokens import TokenBucket, TokenRule
+from tidegate.managers.tokenbucket import TokenBucket, TokenRule
 
 
 @given(

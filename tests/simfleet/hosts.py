@@ -13,8 +13,8 @@ from tidegate.evaluate.measurement import MeasurementPlan
 from tidegate.fleet.agent import Agent
 from tidegate.fleet.folder import FleetFolder
 from tidegate.fleet.ports import Life, Pause, Ports
-from tidegate.fleet.state import ApplicationSpec, HostSpec
 from tidegate.fleet.tenant import Figures, RunOrder
+from tidegate.fleet.vocabulary import ApplicationSpec, HostSpec
 
 ROOT = Path("/fleet")
 DRIFT = 0.02

@@ -10,10 +10,10 @@ from unittest.mock import patch
 from tests.simfleet import hosts
 from tidegate.domain.codec import from_json
 from tidegate.fleet.agent import Agent
-from tidegate.fleet.hosting import HostKeeper
+from tidegate.fleet.hostkeeper import HostKeeper
 from tidegate.fleet.lease import LeaseFolder, LeaseRecord, LeaseWatch
-from tidegate.fleet.state import HostSpec
 from tidegate.fleet.tenant import Tenant
+from tidegate.fleet.vocabulary import HostSpec
 
 
 def _impatient(self: LeaseWatch) -> bool:

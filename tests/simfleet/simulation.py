@@ -17,7 +17,7 @@ from tidegate.domain import EnvironmentUnfit
 from tidegate.fleet.centre import Centre
 from tidegate.fleet.config import FleetConfig
 from tidegate.fleet.folder import FleetFolder
-from tidegate.fleet.state import ApplicationSpec, HostSpec
+from tidegate.fleet.vocabulary import ApplicationSpec, HostSpec
 
 APPLICATIONS = ("a", "b", "c")
 FAULTY_S = 30.0

@@ -14,14 +14,14 @@ from tidegate.control.journal import SqliteJournal, read_entries
 from tidegate.domain import SetParallelism, Targets
 from tidegate.fleet.calls import fleet_wire
 from tidegate.fleet.config import FleetConfig
-from tidegate.fleet.control import HostControl
 from tidegate.fleet.evidence import committed_rows
 from tidegate.fleet.folder import FleetFolder
-from tidegate.fleet.host import SparkQueries, SparkQuery
+from tidegate.fleet.hostcontrol import HostControl
 from tidegate.fleet.lease import LeaseTerms
 from tidegate.fleet.protocol import make_token
-from tidegate.fleet.state import ApplicationSpec, HostCard, HostSpec
+from tidegate.fleet.sparkhost import SparkQueries, SparkQuery
 from tidegate.fleet.tenant import RunOrder
+from tidegate.fleet.vocabulary import ApplicationSpec, HostCard, HostSpec
 from tidegate_lab.workloads.wordcount import check_rows, expected_counts, state_counts
 
 CONFIG = FleetConfig.model_validate(

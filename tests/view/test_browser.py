@@ -16,7 +16,7 @@ from tidegate.domain.rules import ConsoleRule
 from tidegate.fleet.folder import FleetFolder
 from tidegate.fleet.protocol import make_token
 from tidegate.fleet.registry import Registry
-from tidegate.fleet.state import HostSpec
+from tidegate.fleet.vocabulary import HostSpec
 from tidegate.view.api import Steer
 from tidegate.view.report import write_report
 from tidegate.view.server import Console

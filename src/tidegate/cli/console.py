@@ -70,7 +70,7 @@ def _fleet(paths: list[Path]) -> Callable[[], FleetNow] | None:
         return None
     from tidegate.fleet.folder import FleetFolder
     from tidegate.fleet.registry import Registry
-    from tidegate.fleet.report import fleet_report
+    from tidegate.fleet.status import fleet_report
     from tidegate.view.panels import FleetNow
 
     folder = FleetFolder(root)

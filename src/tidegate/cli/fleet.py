@@ -109,7 +109,7 @@ def status(folder: Folder = _DEFAULT_FOLDER, json: output.Json = False) -> None:
 
     Example: tidegate fleet status --fleet out/fleet
     """
-    from tidegate.fleet.report import fleet_report
+    from tidegate.fleet.status import fleet_report
 
     place = _folder(folder)
     report = fleet_report(place, _registry(place))
@@ -153,7 +153,7 @@ def submit(
     Example: tidegate fleet submit examples/wordcount.py --region east --elastic split=4 --fleet out/fleet
     """
     from tidegate.fleet.config import FleetConfig
-    from tidegate.fleet.state import ApplicationSpec
+    from tidegate.fleet.vocabulary import ApplicationSpec
 
     place = _folder(folder)
     registry = _registry(place)
@@ -291,7 +291,7 @@ def _await_running(
     place: FleetFolder, registry: Registry, name: str, host: str | None, limit_s: float, json: bool
 ) -> None:
     """Wait until the application runs (there) or the time is up. Then the request stands and the centre continues."""
-    from tidegate.fleet.report import fleet_report
+    from tidegate.fleet.status import fleet_report
 
     found: dict[str, Any] = {}
 

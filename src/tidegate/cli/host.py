@@ -36,7 +36,7 @@ def host(
     from tidegate.fleet.calls import Endpoint, fleet_wire
     from tidegate.fleet.config import stored_config
     from tidegate.fleet.folder import FleetFolder
-    from tidegate.fleet.state import HostSpec
+    from tidegate.fleet.vocabulary import HostSpec
 
     folder, spec = FleetFolder(fleet.resolve()), HostSpec(name, region, slots)
     config = stored_config(folder)
@@ -46,7 +46,7 @@ def host(
     if os.getpgrp() != os.getpid():
         os.setpgid(0, 0)  # the watchdog kills the whole group, so the group must be our own
 
-    from tidegate.fleet.host import host_session, serve
+    from tidegate.fleet.sparkhost import host_session, serve
 
     output.console.print(f"host {name}: starting Spark")
     with output.jvm_output_to(folder.host(name) / "spark.log"):

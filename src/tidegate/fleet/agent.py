@@ -21,8 +21,8 @@ from tidegate.fleet.identity import identify
 from tidegate.fleet.lease import LeaseTerms
 from tidegate.fleet.ports import Life, Pause, Ports, live
 from tidegate.fleet.protocol import Body
-from tidegate.fleet.state import AgentStatus, Assigned, HostCard, HostSpec
 from tidegate.fleet.tenant import QueryRunner, Tenant
+from tidegate.fleet.vocabulary import AgentStatus, Assigned, HostCard, HostSpec
 
 logger = logging.getLogger("tidegate")
 

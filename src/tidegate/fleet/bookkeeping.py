@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tidegate.domain import HostState
 from tidegate.fleet.folder import FleetFolder
-from tidegate.fleet.hosting import HostKeeper
+from tidegate.fleet.hostkeeper import HostKeeper
 from tidegate.fleet.judging import Judge
 from tidegate.fleet.look import Glance
 from tidegate.fleet.registry import ApplicationEntry, Registry
-from tidegate.fleet.state import Phase, Tenancy
+from tidegate.fleet.vocabulary import Phase, Tenancy
 
 
 class Bookkeeper:

@@ -35,13 +35,13 @@ from tidegate.fleet.agent import desire_fields
 from tidegate.fleet.bookkeeping import Bookkeeper, tenancies
 from tidegate.fleet.config import FleetConfig
 from tidegate.fleet.folder import FleetFolder
-from tidegate.fleet.hosting import HostKeeper
+from tidegate.fleet.hostkeeper import HostKeeper
 from tidegate.fleet.judging import Judge
 from tidegate.fleet.look import Glance, Lookout
 from tidegate.fleet.ports import Wire
 from tidegate.fleet.provider import Provider
 from tidegate.fleet.registry import ApplicationEntry, Registry
-from tidegate.fleet.state import ApplicationSpec, Assigned, Phase, Tenancy
+from tidegate.fleet.vocabulary import ApplicationSpec, Assigned, Phase, Tenancy
 
 logger = logging.getLogger("tidegate")
 

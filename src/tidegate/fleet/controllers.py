@@ -20,7 +20,7 @@ from tidegate.fleet.plan.replicas import OperatorPolicies
 from tidegate.fleet.plan.requests import Requests, RequestSettings
 from tidegate.fleet.plan.sizing import RegionLimits, RegionSizes
 from tidegate.fleet.plan.tokens import Tokens
-from tidegate.managers.tokens import TokenRule
+from tidegate.managers.tokenbucket import TokenRule
 from tidegate.plan.arbiter import BUILT_IN
 from tidegate.plan.operators import Operators
 from tidegate.plan.planner import Proposer

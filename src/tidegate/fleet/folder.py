@@ -13,7 +13,7 @@ from tidegate.domain.epochs import check_epoch
 from tidegate.fleet.files import DISK, Files
 from tidegate.fleet.lease import KEEP_EPOCHS, LeaseFolder
 from tidegate.fleet.ports import REAL_CLOCK, Clock
-from tidegate.fleet.state import HostCard, HostSpec
+from tidegate.fleet.vocabulary import HostCard, HostSpec
 
 _KEEP_HOSTS = 20
 

@@ -12,7 +12,7 @@ from tidegate.fleet.lease import LeaseRecord, LeaseWatch
 from tidegate.fleet.look import Glance
 from tidegate.fleet.provider import Provider
 from tidegate.fleet.registry import STARTING, HostEntry, Registry
-from tidegate.fleet.state import Phase, Tenancy
+from tidegate.fleet.vocabulary import Phase, Tenancy
 
 
 @dataclass(slots=True)

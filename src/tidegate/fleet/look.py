@@ -9,7 +9,7 @@ from tidegate.domain.codec import from_json
 from tidegate.fleet.folder import FleetFolder
 from tidegate.fleet.ports import Peer, Wire
 from tidegate.fleet.protocol import Refused
-from tidegate.fleet.state import AgentStatus, HostCard
+from tidegate.fleet.vocabulary import AgentStatus, HostCard
 
 _LONGEST_NOTE = 200
 

@@ -19,7 +19,7 @@ from tidegate.domain import EnvironmentUnfit, InvalidInput
 from tidegate.fleet.config import FleetConfig, ProviderRule
 from tidegate.fleet.folder import FleetFolder
 from tidegate.fleet.identity import ProcessIdentity, identify
-from tidegate.fleet.state import HostSpec
+from tidegate.fleet.vocabulary import HostSpec
 
 _COMMAND_LIMIT_S = 300.0
 

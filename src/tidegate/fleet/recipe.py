@@ -13,7 +13,7 @@ from pyspark import cloudpickle
 
 from tidegate.adapters.spark.queries import Build
 from tidegate.domain import InvalidInput
-from tidegate.fleet.state import ApplicationSpec
+from tidegate.fleet.vocabulary import ApplicationSpec
 
 _DEFAULT = "build"
 

@@ -19,7 +19,7 @@ from typing import Any
 from tidegate.domain import InvalidInput
 from tidegate.domain.codec import from_json, to_json
 from tidegate.fleet.ports import REAL_CLOCK, Clock
-from tidegate.fleet.state import ApplicationSpec, HostSpec
+from tidegate.fleet.vocabulary import ApplicationSpec, HostSpec
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS hosts (

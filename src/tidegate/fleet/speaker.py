@@ -30,7 +30,7 @@ from tidegate.fleet.lease import Fenced, HeldLease, LeaseTerms, LeaseWatch
 from tidegate.fleet.look import Glance, Lookout
 from tidegate.fleet.plan.asking import requests_of
 from tidegate.fleet.ports import Wire
-from tidegate.fleet.state import HostCard, Phase, Tenancy
+from tidegate.fleet.vocabulary import HostCard, Phase, Tenancy
 
 _HERE = {Phase.STARTING, Phase.RUNNING, Phase.STOPPING}
 

@@ -24,7 +24,7 @@ from tidegate.evaluate.measurement import MeasurementPlan
 from tidegate.fleet.folder import FleetFolder
 from tidegate.fleet.lease import Fenced, HeldLease, LeaseTerms, LeaseWatch
 from tidegate.fleet.ports import Call, Life, Pause, Strands
-from tidegate.fleet.state import ApplicationSpec, Assigned, Phase, Tenancy
+from tidegate.fleet.vocabulary import ApplicationSpec, Assigned, Phase, Tenancy
 
 logger = logging.getLogger("tidegate")
 

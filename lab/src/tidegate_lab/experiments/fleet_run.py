@@ -28,7 +28,7 @@ from tidegate.fleet.centrelock import centre_pid
 from tidegate.fleet.evidence import commits, committed_rows, overlaps, runs
 from tidegate.fleet.folder import FleetFolder
 from tidegate.fleet.registry import Registry
-from tidegate.fleet.report import fleet_report
+from tidegate.fleet.status import fleet_report
 from tidegate.load import Burst, Timeline, profile_from_spec
 from tidegate_lab.experiments.fleet_commands import fleet
 from tidegate_lab.experiments.fleet_variants import Variant
@@ -261,7 +261,7 @@ class FleetRun:
         return self.found
 
     def _rows(self) -> dict[str, Any]:
-        from tidegate.fleet.host import host_session
+        from tidegate.fleet.sparkhost import host_session
 
         spark = host_session("check", 2, None, 640, {})
         try:

@@ -15,10 +15,10 @@ from tidegate.adapters.sim.fleet_kernel import Floats
 from tidegate.adapters.sim.fleet_worlds import Readings, Reported, SimCentreWorld, SimHostWorld, SimRegionWorld
 from tidegate.control.runner import Runner
 from tidegate.domain import Decision, Observation, Receipt, Request, Standing
+from tidegate.fleet.applicationfigures import ApplicationFigures
 from tidegate.fleet.config import FleetConfig
-from tidegate.fleet.control import StandingCluster
 from tidegate.fleet.controllers import HostParts, centre_controller, host_controller, region_controller
-from tidegate.fleet.figures import ApplicationFigures
+from tidegate.fleet.hostcontrol import StandingCluster
 from tidegate.fleet.plan.asking import requests_of
 
 Learned = dict[str, dict[str, Any]]

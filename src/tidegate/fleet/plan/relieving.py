@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tidegate.domain import AddHost, FleetHost, FleetSample, HostState, MoveApplication, Proposal, Reason, RemoveHost
 from tidegate.evaluate.evaluation import Evaluation
-from tidegate.managers.placing import HostView, Seating
+from tidegate.managers.bestfit import HostView, Seating
 from tidegate.plan.planner import Plan, Proposer
 
 

@@ -20,7 +20,7 @@ from tidegate.domain import (
     SetParallelism,
 )
 from tidegate.evaluate.evaluation import Evaluation
-from tidegate.fleet.figures import ApplicationFigures, OperatorFigures
+from tidegate.fleet.applicationfigures import ApplicationFigures, OperatorFigures
 from tidegate.managers.policies import (
     DecisionProcess,
     Experience,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from tidegate.domain import Action, Decision, MoveApplication, Outcome, Reason, Receipt, SetParallelism
 from tidegate.evaluate.evaluation import Evaluation
-from tidegate.managers.tokens import TokenBucket, TokenRule
+from tidegate.managers.tokenbucket import TokenBucket, TokenRule
 from tidegate.plan.guards import GuardContext, Verdict, WatchfulGuard, moves_a_running_one
 
 

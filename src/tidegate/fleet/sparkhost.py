@@ -25,15 +25,15 @@ from tidegate.domain import EnvironmentUnfit, Mode, Observation, Receipt, Target
 from tidegate.domain.policy import Policy
 from tidegate.evaluate.measurement import MeasurementPlan
 from tidegate.fleet.agent import Agent
+from tidegate.fleet.applicationfigures import ApplicationFigures
 from tidegate.fleet.calls import Endpoint, fleet_wire
 from tidegate.fleet.config import stored_config
-from tidegate.fleet.control import HostControl
-from tidegate.fleet.figures import ApplicationFigures
 from tidegate.fleet.folder import FleetFolder
+from tidegate.fleet.hostcontrol import HostControl
 from tidegate.fleet.ports import Ports
 from tidegate.fleet.recipe import load_build
-from tidegate.fleet.state import ApplicationSpec, HostSpec
 from tidegate.fleet.tenant import Figures, RunOrder
+from tidegate.fleet.vocabulary import ApplicationSpec, HostSpec
 from tidegate.fleet.watchdog import Handle
 
 logger = logging.getLogger("tidegate")

@@ -28,7 +28,7 @@ from tidegate.fleet.folder import FleetFolder
 from tidegate.fleet.plan.asking import requests_of
 from tidegate.fleet.ports import Wire
 from tidegate.fleet.speaker import RegionSpeaker
-from tidegate.fleet.state import ApplicationSpec, HostCard
+from tidegate.fleet.vocabulary import ApplicationSpec, HostCard
 
 logger = logging.getLogger("tidegate")
 

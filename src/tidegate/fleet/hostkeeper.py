@@ -10,7 +10,7 @@ from tidegate.fleet.folder import FleetFolder
 from tidegate.fleet.look import Glance, Lookout
 from tidegate.fleet.provider import Provider
 from tidegate.fleet.registry import STARTING, HostEntry, Registry
-from tidegate.fleet.state import HostSpec
+from tidegate.fleet.vocabulary import HostSpec
 
 _END_WAIT_S = 90.0
 
