@@ -25,7 +25,7 @@ from pyspark.sql import functions as F
 
 from tidegate.adapters.spark.correlations import correlate_frame
 from tidegate.analysis.correlation import correlate
-from tidegate.history.table import MetricTable
+from tidegate.history.metrictable import MetricTable
 
 
 class MostMemory:

@@ -22,8 +22,8 @@ from tidegate.adapters.sim import SimApplication, SimCluster, SimOperator
 from tidegate.analysis.learning import Replay, replay
 from tidegate.control.journalhistory import journal_history
 from tidegate.domain import Observation
-from tidegate.history.flatten import ObservationFlattener
-from tidegate.history.table import MetricTable
+from tidegate.history.batchrecords import ObservationFlattener
+from tidegate.history.metrictable import MetricTable
 from tidegate.load import Burst, LoadProfile, Poisson, Sinusoid, Sum
 
 SLOTS = 4

@@ -15,8 +15,8 @@ from tests.history.logs import event_log
 from tidegate.cli.analyze import analyze
 from tidegate.control.journal import SqliteJournal
 from tidegate.domain import InvalidInput, Observation
-from tidegate.history.table import MetricRecord
-from tidegate.history.writer import HistoryWriter
+from tidegate.history.metrictable import MetricRecord
+from tidegate.history.parquetwriter import HistoryWriter
 
 app = typer.Typer()
 app.command()(analyze)

@@ -12,7 +12,7 @@ from scipy import stats
 
 from tidegate.analysis.collinear import collinear_groups
 from tidegate.analysis.correlation import adjust, correlate, effective_samples
-from tidegate.history.table import MetricTable
+from tidegate.history.metrictable import MetricTable
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 

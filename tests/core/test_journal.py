@@ -11,7 +11,7 @@ from tidegate.control.journal import MemoryJournal, SqliteJournal, read_entries,
 from tidegate.control.knowledge import Knowledge
 from tidegate.control.runner import KNOWLEDGE, Runner
 from tidegate.domain import InvalidInput, Mode, Observation, Receipt, Targets
-from tidegate.domain.packing import pack
+from tidegate.domain.arrayjson import pack
 from tidegate.domain.policy import Policy
 
 

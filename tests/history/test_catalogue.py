@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tidegate.history.catalogue import METRICS, Kind, Level, catalogue_page
+from tidegate.history.metriccatalogue import METRICS, Kind, Level, catalogue_page
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
 

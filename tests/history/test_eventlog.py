@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.history.logs import event_log, progress
-from tidegate.history.catalogue import metric_of
 from tidegate.history.eventlog import EventLog, rolled_files
+from tidegate.history.metriccatalogue import metric_of
 from tidegate.history.notes import Notes
 from tidegate.history.read import read_history
 

@@ -10,9 +10,9 @@ import pytest
 
 from tests.core.worlds import steady
 from tidegate.domain import InvalidInput
+from tidegate.history.metrictable import MetricRecord
+from tidegate.history.parquetwriter import HistoryWriter
 from tidegate.history.read import read_history
-from tidegate.history.table import MetricRecord
-from tidegate.history.writer import HistoryWriter
 
 DAY_S = 86_400.0
 

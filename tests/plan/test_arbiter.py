@@ -33,7 +33,7 @@ from tidegate.plan.hindsight import Hindsight, Need
 from tidegate.plan.operators import Operators
 from tidegate.plan.planner import Plan, Proposer
 from tidegate.plan.pool import PoolMemory, PoolSize
-from tidegate.plan.state import StateMoves
+from tidegate.plan.statemoves import StateMoves
 from tidegate.testing import evaluations
 
 PATIENT = Policy.model_validate({"objective": {"latency_s": 600}, "executors": {"min": 1, "max": 8}})

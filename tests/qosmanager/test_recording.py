@@ -13,8 +13,8 @@ from tidegate.control.recording import RecordingJournal
 from tidegate.control.runner import Runner
 from tidegate.domain import Observation, Receipt, Targets
 from tidegate.domain.policy import Policy
+from tidegate.history.parquetwriter import HistoryWriter
 from tidegate.history.read import read_history
-from tidegate.history.writer import HistoryWriter
 
 
 class Replayed:

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from tidegate.adapters.spark import correlations as engine
 from tidegate.analysis.correlation import correlate
-from tidegate.history.table import MetricTable
+from tidegate.history.metrictable import MetricTable
 
 
 def _values(rows: int) -> np.ndarray[Any, np.dtype[np.float64]]:

@@ -26,7 +26,7 @@ def names_in_use() -> set[str]:
 
 
 def test_rules_and_dashboard_use_metrics_that_exist(journal: Path) -> None:
-    source = (Path(__file__).parents[2] / "src" / "tidegate" / "view" / "metrics.py").read_text()
+    source = (Path(__file__).parents[2] / "src" / "tidegate" / "view" / "openmetrics.py").read_text()
     told = set(re.findall(r'"(tidegate_[a-z_]+)"', source)) | {"tidegate_decisions_total"}
     assert names_in_use() <= told
     assert json.loads((DEPLOY / "grafana-dashboard.json").read_text())["panels"]

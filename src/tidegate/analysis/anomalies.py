@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidegate.evaluate.abnormality import SurpriseDetector
-from tidegate.history.table import MetricTable
+from tidegate.history.metrictable import MetricTable
 
 _LEAST_SAMPLES = 60
 _JOINED = 5  # alarms this close together form one stretch

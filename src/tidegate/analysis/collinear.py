@@ -8,7 +8,7 @@ import numpy as np
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 
-from tidegate.history.table import Floats
+from tidegate.history.metrictable import Floats
 
 SAME = 0.98  # two metrics with at least this |r| count as one
 

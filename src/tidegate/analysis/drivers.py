@@ -9,7 +9,7 @@ import numpy as np
 from tidegate.analysis.collinear import Group
 from tidegate.analysis.correlation import Correlations
 from tidegate.analysis.factors import partial_correlations
-from tidegate.history.catalogue import Level, metric_of
+from tidegate.history.metriccatalogue import Level, metric_of
 
 TARGETS = ("latency_p99_s", "batch_duration_s", "throughput_rows_per_s", "backlog_rows")
 _CONSEQUENCES = {"uptime_s", "warming", "batch_id"}  # time is not a driver

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.stats import chi2, wishart
 from sklearn.decomposition import FactorAnalysis
 
-from tidegate.history.table import Floats
+from tidegate.history.metrictable import Floats
 
 _DRAWS = 200
 _QUANTILE = 0.95

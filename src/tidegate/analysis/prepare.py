@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tidegate.domain.python310 import StrEnum
-from tidegate.history.table import Floats, MetricTable
+from tidegate.history.metrictable import Floats, MetricTable
 
 LEAST_PRESENT = 0.5  # minimum share of samples in which a metric must be present
 LEAST_SAMPLES = 4  # a Fisher interval needs n > 3

@@ -8,10 +8,10 @@ from math import ceil
 
 import numpy as np
 
+from tidegate.analysis.capacity import Profile
 from tidegate.analysis.drivers import Driver
 from tidegate.analysis.prepare import without_cold_batches
-from tidegate.analysis.profile import Profile
-from tidegate.history.table import MetricTable
+from tidegate.history.metrictable import MetricTable
 
 _UTILISATION = 0.75
 _SOON_S = 24 * 3600.0

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 
 from tidegate.analysis.anomalies import Anomaly, find_anomalies
+from tidegate.analysis.capacity import Profile, profile
 from tidegate.analysis.collinear import Group, collinear_groups
 from tidegate.analysis.correlation import Correlations, Engine
 from tidegate.analysis.drivers import Driver, rank_drivers, targets_of
 from tidegate.analysis.factors import Factors, analyse_factors
 from tidegate.analysis.learning import Replay, replay
 from tidegate.analysis.prepare import Dropped, prepare
-from tidegate.analysis.profile import Profile, profile
 from tidegate.analysis.recommend import Recommendation, recommend
-from tidegate.history.table import MetricTable
+from tidegate.history.metrictable import MetricTable
 
 _LEAST_SAMPLES = 5
 _LEARNED_FROM = 40

@@ -14,7 +14,7 @@ from tidegate.domain import InvalidInput
 if TYPE_CHECKING:
     from tidegate.analysis.correlation import Correction, Correlations, Engine
     from tidegate.analysis.study import Study
-    from tidegate.history.table import MetricTable
+    from tidegate.history.metrictable import MetricTable
 
 _SHOWN_DRIVERS = 3
 _NEWEST = 50_000  # newest samples of a history on Spark, read for analyses that need them in order

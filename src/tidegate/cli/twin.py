@@ -25,7 +25,7 @@ def twin(
     Example: tidegate twin tidegate-words.db -o twin.yaml
     """
     from tidegate.twin.calibrate import calibrate, to_yaml
-    from tidegate.twin.recording import read_recording
+    from tidegate.twin.recordedrun import read_recording
 
     found = calibrate(read_recording(journal))
     scenario.parent.mkdir(parents=True, exist_ok=True)
@@ -71,7 +71,7 @@ def whatif(
     from tidegate.control.policyfile import load_policy
     from tidegate.twin import replay
     from tidegate.twin.calibrate import calibrate
-    from tidegate.twin.recording import plain, read_recording
+    from tidegate.twin.recordedrun import plain, read_recording
 
     rules = load_policy(policy)
     recording = read_recording(journal)

@@ -15,7 +15,7 @@ from tidegate.evaluate.evaluation import ApplicationEvaluation, Evaluation
 from tidegate.evaluate.evaluator import Evaluator
 from tidegate.plan.arbiter import Arbiter
 from tidegate.plan.guards import Guard, GuardContext, WatchfulGuard, all_guards, guard, remember, watch
-from tidegate.plan.memory import MemoryWatch
+from tidegate.plan.memorypressure import MemoryWatch
 from tidegate.plan.planner import Plan, Planner, Proposer
 from tidegate.plan.tuning import Tuning
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from tidegate.control.journal import read_entries
-from tidegate.history.flatten import ObservationFlattener
+from tidegate.history.batchrecords import ObservationFlattener
+from tidegate.history.metrictable import MetricRecord, MetricTable
 from tidegate.history.notes import Notes
 from tidegate.history.read import MetricHistory
-from tidegate.history.table import MetricRecord, MetricTable
 
 _SQLITE = b"SQLite format 3\0"
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidegate.domain import Prediction, Targets
+from tidegate.domain.arrayjson import pack, unpack
 from tidegate.domain.codec import from_tree, to_tree
-from tidegate.domain.packing import pack, unpack
 from tidegate.evaluate.evaluator import EvaluationMemory
 from tidegate.plan.guards import GuardMemory
 

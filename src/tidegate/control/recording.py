@@ -9,7 +9,7 @@ from tidegate.control.ports import Journal
 from tidegate.domain import Decision, Observation, Receipt
 
 if TYPE_CHECKING:
-    from tidegate.history.writer import HistoryWriter
+    from tidegate.history.parquetwriter import HistoryWriter
 
 
 class RecordingJournal:

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.domain import BatchSample
+from tidegate.history.batchrecords import Flattener, Surroundings
 from tidegate.history.compressed import MOST_LINE, read_lines
 from tidegate.history.fields import seconds, section, text, whole
-from tidegate.history.flatten import Flattener, Surroundings
+from tidegate.history.metrictable import MetricRecord, MetricTable
 from tidegate.history.notes import Notes
 from tidegate.history.progress import Progress, read_progress
 from tidegate.history.stagebook import StageBook, StageTotals, operator_of, stage_metrics
-from tidegate.history.table import MetricRecord, MetricTable
 
 _KIND = re.compile(r'^\s*\{\s*"Event"\s*:\s*"([^"\\]{1,200})"')
 _PROGRESS = "QueryProgressEvent"

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tidegate.history.metrictable import Floats, MetricTable
 from tidegate.history.notes import Notes
-from tidegate.history.table import Floats, MetricTable
 
 TIME_COLUMNS = ("time_s", "timestamp", "time")
 _LABELS = ("application", "day", "batch_id")

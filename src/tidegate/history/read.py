@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tidegate.domain import InvalidInput
 from tidegate.history.eventlog import EventLog, event_files
+from tidegate.history.metrictable import MetricTable
 from tidegate.history.notes import Notes
-from tidegate.history.table import MetricTable
 
 
 @dataclass(frozen=True, slots=True)

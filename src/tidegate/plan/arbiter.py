@@ -38,7 +38,7 @@ from tidegate.plan.patience import what_cannot_wait
 from tidegate.plan.planner import Plan, Proposer
 from tidegate.plan.pool import USUAL_CHANGES, PoolMemory, PoolSize
 from tidegate.plan.restarts import hold_dear_restarts
-from tidegate.plan.state import StateMoves
+from tidegate.plan.statemoves import StateMoves
 
 BUILT_IN: tuple[type[Proposer], ...] = (Admission, Classes, PoolSize, BatchInterval, Operators, StateMoves)
 """Ordered by the cost of their knobs. State moves come last, because they depend on what the others decide."""

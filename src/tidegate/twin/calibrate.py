@@ -18,7 +18,7 @@ from tidegate.adapters.sim.poolspec import PoolApplicationSpec, PoolOperatorSpec
 from tidegate.adapters.sim.scenario import Scenario
 from tidegate.domain import BatchSample, InvalidInput
 from tidegate.load import Steps
-from tidegate.twin.recording import RecordedQuery, Recording
+from tidegate.twin.recordedrun import RecordedQuery, Recording
 
 _LOAD_STEP_S = 2.0
 _LEAST_BATCHES = 5

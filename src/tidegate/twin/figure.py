@@ -9,7 +9,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-from tidegate.twin.recording import Recording
+from tidegate.twin.recordedrun import Recording
 from tidegate.twin.replay import Played
 
 

@@ -8,7 +8,7 @@ from tidegate.adapters.sim.scenario import Scenario
 from tidegate.adapters.sim.simulation import PoolRun
 from tidegate.domain import InvalidInput, Targets
 from tidegate.domain.policy import Policy
-from tidegate.twin.recording import Recording
+from tidegate.twin.recordedrun import Recording
 
 
 @dataclass(frozen=True)

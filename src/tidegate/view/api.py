@@ -99,7 +99,7 @@ class _Api:
         return Response("ok\n", media_type="text/plain")
 
     async def metrics(self, request: Request) -> Response:
-        from tidegate.view.metrics import exposition
+        from tidegate.view.openmetrics import exposition
 
         self._check(request)
         library = self._library

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate.domain import EnvironmentUnfit
 from tidegate.view.library import Library
-from tidegate.view.metrics import JournalMetrics
+from tidegate.view.openmetrics import JournalMetrics
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric

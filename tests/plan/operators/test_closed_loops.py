@@ -9,7 +9,7 @@ import pytest
 from tests.plan.operators.worlds import COUNT, LINES, SPLIT, WORDS, codes, rescales, run, text_of, with_operators
 from tidegate.adapters.sim.application import SimOperator
 from tidegate.domain import Mode
-from tidegate.plan.settings import OperatorSettings
+from tidegate.plan.proposersettings import OperatorSettings
 from tidegate_lab.experiments.identification import draw_case, run_case
 
 LIGHT = replace(SPLIT, cost_s_per_row=0.0004)

@@ -12,7 +12,7 @@ from tidegate.domain import ApplicationSample, Observation, Outcome, ScaleExecut
 from tidegate.domain.codec import to_tree
 from tidegate.evaluate.evaluator import EvaluationMemory, Evaluator
 from tidegate.plan.arbiter import Arbiter
-from tidegate.plan.settings import OperatorSettings
+from tidegate.plan.proposersettings import OperatorSettings
 
 
 def failing(number: int, failed: int, tasks: int = 2, warming: bool = False) -> Observation:

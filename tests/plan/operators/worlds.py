@@ -29,7 +29,7 @@ from tidegate.evaluate.evaluator import EvaluationMemory, Evaluator
 from tidegate.plan.operators import Operators
 from tidegate.plan.operators.memory import OperatorsMemory
 from tidegate.plan.planner import Plan, Proposer
-from tidegate.plan.settings import OperatorSettings
+from tidegate.plan.proposersettings import OperatorSettings
 from tidegate_lab.experiments.identification import steer
 
 OPERATORS_ONLY = {"executors": False, "admission": False}

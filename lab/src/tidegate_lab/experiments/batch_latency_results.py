@@ -11,8 +11,8 @@ import numpy as np
 from tidegate.analysis.correlation import Correlations
 from tidegate.control.journal import Entry
 from tidegate.domain import BatchSample
-from tidegate.history.flatten import ObservationFlattener
-from tidegate.history.table import MetricRecord, MetricTable
+from tidegate.history.batchrecords import ObservationFlattener
+from tidegate.history.metrictable import MetricRecord, MetricTable
 from tidegate.load import LoadProfile, Timeline
 from tidegate_lab.experiments.rowlatency import row_latencies
 

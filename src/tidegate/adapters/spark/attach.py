@@ -121,7 +121,7 @@ class Gate:
         self.controller.forget_targets()  # Spark is new, so earlier targets do not apply
         self._recording: RecordingJournal | None = None
         if policy.journal.history:
-            from tidegate.history.writer import HistoryWriter
+            from tidegate.history.parquetwriter import HistoryWriter
 
             self._recording = RecordingJournal(self.journal, HistoryWriter(Path(policy.journal.history)))
         self.runner = Runner(

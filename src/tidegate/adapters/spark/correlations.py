@@ -21,8 +21,8 @@ from pyspark.sql import functions as F
 
 from tidegate.analysis.correlation import Coefficients, Correction, Correlations, Measured, judge
 from tidegate.domain import InvalidInput
+from tidegate.history.metrictable import MetricTable
 from tidegate.history.parquet import TIME_COLUMNS
-from tidegate.history.table import MetricTable
 
 Floats = npt.NDArray[np.float64]
 BINS = 4096

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import rankdata
 
-from tidegate.history.table import Floats
+from tidegate.history.metrictable import Floats
 
 Counts = npt.NDArray[np.int64]
 

@@ -11,7 +11,7 @@ import numpy as np
 from tidegate.analysis.correlation import significance
 from tidegate.analysis.correlation.coefficients import Coefficients, pearson, spearman
 from tidegate.analysis.correlation.significance import Correction
-from tidegate.history.table import Floats, MetricTable
+from tidegate.history.metrictable import Floats, MetricTable
 
 ALPHA = 0.05
 Method = Literal["pearson", "spearman"]

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import ndtri, stdtr
 from scipy.stats import false_discovery_control
 
-from tidegate.history.table import Floats
+from tidegate.history.metrictable import Floats
 
 Correction = Literal["bh", "holm", "none"]
 CORRECTIONS: tuple[Correction, ...] = ("bh", "holm", "none")

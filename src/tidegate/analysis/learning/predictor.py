@@ -14,7 +14,7 @@ from tidegate.analysis.learning.features import FeatureMaker
 from tidegate.analysis.learning.learners import DEFAULT, Features, Learner
 from tidegate.analysis.learning.recursion import HELPFUL, NEEDED
 from tidegate.analysis.learning.validation import ProgressiveScore
-from tidegate.history.table import Floats, MetricTable
+from tidegate.history.metrictable import Floats, MetricTable
 
 _TOLERATED, _THRESHOLD = 0.3, 20.0  # in units of the usual error: tolerated change, threshold of its sum
 _SINCE = 10  # samples assumed to be after the drift when it is detected

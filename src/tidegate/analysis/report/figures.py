@@ -20,7 +20,7 @@ from tidegate.analysis.correlation import Correlations
 from tidegate.analysis.factors import Factors
 from tidegate.analysis.learning import Replay
 from tidegate.analysis.study import Study
-from tidegate.history.table import MetricTable
+from tidegate.history.metrictable import MetricTable
 
 _INK, _RED, _GREY = "#1f6f8b", "#b3553c", "#7a7a7a"
 _MOST_HEAT = 40

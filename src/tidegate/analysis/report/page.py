@@ -10,11 +10,11 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from tidegate.analysis.capacity import Profile
 from tidegate.analysis.correlation import Correlations
-from tidegate.analysis.profile import Profile
 from tidegate.analysis.report import figures
 from tidegate.analysis.study import Study
-from tidegate.history.catalogue import metric_of
+from tidegate.history.metriccatalogue import metric_of
 
 _MOST_PAIRS = 40
 _MOST_DRIVERS = 8

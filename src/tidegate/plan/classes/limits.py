@@ -9,7 +9,7 @@ import numpy as np
 from tidegate.domain import Proposal, Reason, SetAdmission
 from tidegate.evaluate.table import Flags, Floats
 from tidegate.plan.classes.member import Members, response_text
-from tidegate.plan.settings import PredictiveSettings
+from tidegate.plan.proposersettings import PredictiveSettings
 
 _LEAST_BOUND = 2.0
 """Lowest bound for an application that is served in full, in multiples of what a trigger takes now."""

@@ -17,8 +17,8 @@ from tidegate.evaluate.evaluation import Evaluation
 from tidegate.evaluate.expected import ALL_AT_ONCE
 from tidegate.evaluate.table import Flags, Floats, Ints
 from tidegate.model.queueing import bulk_response
-from tidegate.plan.classes.control import ClassArrays, Load
-from tidegate.plan.settings import PredictiveSettings
+from tidegate.plan.classes.mpc import ClassArrays, Load
+from tidegate.plan.proposersettings import PredictiveSettings
 
 _LEAST_BUDGET = 0.1
 """Minimum share of an objective to plan with, even if the trigger interval leaves less."""

@@ -24,14 +24,14 @@ from tidegate.domain import Decision, Outcome, Proposal, Reason, Receipt, SetSha
 from tidegate.evaluate.evaluation import Evaluation
 from tidegate.evaluate.table import Floats
 from tidegate.plan.classes.allocation import share_by_level
-from tidegate.plan.classes.control import CpuGrants, step
 from tidegate.plan.classes.limits import bound_bursts, hold_back, standing_bounds, to_hold_back
 from tidegate.plan.classes.member import Members, classes_of, load_of, members_of, rows_limits
 from tidegate.plan.classes.memory import ClassesMemory, busy_slots, remember, smooth_backlogs
+from tidegate.plan.classes.mpc import CpuGrants, step
 from tidegate.plan.classes.shares import class_shares
 from tidegate.plan.demand import warm_slots
 from tidegate.plan.planner import NOTHING, Plan, Proposer
-from tidegate.plan.settings import PredictiveSettings
+from tidegate.plan.proposersettings import PredictiveSettings
 
 _IDLE = 0.97
 """Slots count as idle below this share of what may be filled."""

@@ -14,7 +14,7 @@ from tidegate.domain import Proposal, Reason, ScaleExecutors
 from tidegate.evaluate.evaluation import Evaluation
 from tidegate.plan.operators.parameterplan import plan_parameters
 from tidegate.plan.operators.rescale import Allotment, Finding, demand_of
-from tidegate.plan.settings import OperatorSettings
+from tidegate.plan.proposersettings import OperatorSettings
 
 
 def wanted_executors(

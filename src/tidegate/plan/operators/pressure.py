@@ -16,7 +16,7 @@ from tidegate.evaluate.bottleneck import (
     same_order,
 )
 from tidegate.plan.operators.memory import ApplicationMemory
-from tidegate.plan.settings import OperatorSettings
+from tidegate.plan.proposersettings import OperatorSettings
 
 _MOST_BATCHES = 40
 _LEAST_BATCHES = 5

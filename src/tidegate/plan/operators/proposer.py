@@ -26,7 +26,7 @@ from tidegate.plan.operators.pressure import Circumstances, RisingLoad, take_in,
 from tidegate.plan.operators.rescale import Change, Finding, allot, change_of, serve
 from tidegate.plan.operators.trial import JUDGED_BATCHES, begin, ignoring, judge, refusals, settled, still_useless
 from tidegate.plan.planner import Plan, Proposer
-from tidegate.plan.settings import OperatorSettings
+from tidegate.plan.proposersettings import OperatorSettings
 
 _FORGET_AFTER_S = 60.0
 _MOST_APPLICATIONS = 64

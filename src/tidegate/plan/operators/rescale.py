@@ -24,7 +24,7 @@ from tidegate.evaluate.evaluation import Evaluation
 from tidegate.plan.operators.memory import ApplicationMemory, OperatorsMemory
 from tidegate.plan.operators.parameterplan import Demand, Rule, choose_rule, plan_parameters
 from tidegate.plan.operators.payback import latency_after_s, payback_s, utilisation_after
-from tidegate.plan.settings import OperatorSettings
+from tidegate.plan.proposersettings import OperatorSettings
 
 _SERIOUS = frozenset({"overload", "failures"})
 _MOST_OF_IT = 0.5

@@ -15,8 +15,8 @@ from urllib.parse import quote
 
 from tidegate.domain import InvalidInput, Observation
 from tidegate.domain.python310 import UTC
-from tidegate.history.flatten import ObservationFlattener
-from tidegate.history.table import MetricRecord
+from tidegate.history.batchrecords import ObservationFlattener
+from tidegate.history.metrictable import MetricRecord
 
 if TYPE_CHECKING:
     import pyarrow as pa

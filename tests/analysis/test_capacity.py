@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tidegate.analysis.profile import profile
-from tidegate.history.table import MetricTable
+from tidegate.analysis.capacity import profile
+from tidegate.history.metrictable import MetricTable
 
 ROW_S, BATCH_S, SLOTS = 0.004, 0.2, 4
 

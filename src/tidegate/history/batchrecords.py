@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tidegate.domain import ApplicationSample, BatchSample, Observation, OperatorSample
-from tidegate.history.catalogue import operator_column
-from tidegate.history.table import MetricRecord
+from tidegate.history.metriccatalogue import operator_column
+from tidegate.history.metrictable import MetricRecord
 
 _MOST_ARRIVALS = 4096
 _CONGESTED = 0.8  # threshold of an operator's capacity; near 1 is overloaded

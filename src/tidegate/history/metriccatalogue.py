@@ -148,7 +148,7 @@ def catalogue_page() -> str:
     lines = [
         "# Metrics",
         "",
-        "<!-- written by `python -m tidegate.history`; edit src/tidegate/history/catalogue.py instead -->",
+        "<!-- written by `python -m tidegate.history`; edit src/tidegate/history/metriccatalogue.py instead -->",
         "",
         "Tidegate records these metrics for each application, one row per micro-batch. A column has the metric's",
         "name; the columns of an operator have its name in front (`split.busy_s`). A value that was not measured is",

@@ -35,7 +35,7 @@ from tidegate.domain import (
 from tidegate.domain.policy import Policy
 from tidegate.evaluate.evaluator import EvaluationMemory, Evaluator
 from tidegate.plan.operators.migration import Instance, Place, migrate
-from tidegate.plan.state import StateMoves
+from tidegate.plan.statemoves import StateMoves
 from tidegate.plan.statespread import spread
 
 names = st.sampled_from(["0", "1", "2", "3", "gone", ""])

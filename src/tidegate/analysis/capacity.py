@@ -15,8 +15,8 @@ import numpy as np
 from scipy.stats import t as student
 
 from tidegate.analysis.prepare import without_cold_batches
-from tidegate.history.catalogue import operator_column
-from tidegate.history.table import Floats, MetricTable
+from tidegate.history.metriccatalogue import operator_column
+from tidegate.history.metrictable import Floats, MetricTable
 
 _LEAST_BATCHES = 8
 _SPREAD = 0.05  # spread relative to the mean batch size; below it slope and intercept cannot be separated

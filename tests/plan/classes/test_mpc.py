@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tidegate.domain.serviceclasses import QosClass
 from tidegate.model.fluid import Queues, needed_rates
-from tidegate.plan.classes.control import ClassArrays, CpuGrants, Load, step
-from tidegate.plan.settings import PredictiveSettings
+from tidegate.plan.classes.mpc import ClassArrays, CpuGrants, Load, step
+from tidegate.plan.proposersettings import PredictiveSettings
 
 RULES = (
     QosClass(latency_s=0.3, weight=6),

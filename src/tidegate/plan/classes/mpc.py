@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tidegate.domain.serviceclasses import QosClass
 from tidegate.model.fluid import Queues, needed_rates
 from tidegate.plan.classes.allocation import share_by_level
-from tidegate.plan.settings import PredictiveSettings
+from tidegate.plan.proposersettings import PredictiveSettings
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
