@@ -21,7 +21,7 @@ import psutil
 
 from tidegate.adapters.spark.attach import attach
 from tidegate.adapters.spark.embedded import embedded_session
-from tidegate.adapters.spark.queries import RestartableQuery
+from tidegate.adapters.spark.restartablequery import RestartableQuery
 from tidegate.adapters.spark.settings import Settings
 from tidegate.adapters.spark.source import TidegateSource
 from tidegate.load import Constant

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from tidegate.adapters.sim.arrivals import Arrivals
+from tidegate.adapters.sim.inflow import Arrivals
 from tidegate.adapters.sim.plant import Link, Plant, PlantTask
 from tidegate.load import Sinusoid
 

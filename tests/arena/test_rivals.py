@@ -13,7 +13,7 @@ from tidegate_lab.arena.rivals.dynamic_allocation import DynamicAllocation
 from tidegate_lab.arena.rivals.measures import Measures
 from tidegate_lab.arena.rivals.rival import Glance, Rival
 from tidegate_lab.arena.setting import Setting
-from tidegate_lab.experiments.recorded import recorded
+from tidegate_lab.experiments.datasets import recorded
 
 
 def measures(**given: object) -> Measures:

@@ -76,7 +76,7 @@ def simulated() -> Iterator[World]:
 def live(request: pytest.FixtureRequest) -> Iterator[World]:
     from tidegate.adapters.spark.cluster import SparkCluster
     from tidegate.adapters.spark.executors import settle_executors
-    from tidegate.adapters.spark.queries import RestartableQuery
+    from tidegate.adapters.spark.restartablequery import RestartableQuery
     from tidegate.adapters.spark.settings import Settings
     from tidegate.adapters.spark.source import TidegateSource
     from tidegate.domain.policy import Policy

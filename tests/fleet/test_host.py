@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.adapters.spark.queries import RestartableQuery
+from tidegate.adapters.spark.restartablequery import RestartableQuery
 from tidegate.domain import ApplicationSample, BatchSample, InvalidInput, LatencySample, OperatorSample
 from tidegate.domain.policy import Policy
 from tidegate.evaluate.measurement import plan_measurements

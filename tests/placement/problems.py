@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tidegate.placement import Host, Problem, Task
-from tidegate.placement.load import excess, flatten
+from tidegate.placement.hostload import excess, flatten
 
 
 def waves(tasks: int, hosts: int, seed: int, resources: tuple[str, ...] = ("cpu",), steps: int = 12) -> Problem:

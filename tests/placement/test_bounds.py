@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tidegate.placement import Host, Problem, Task, lower_bound
 from tidegate.placement.bounds import big_item_bound, clique_bound, cover_bound, load_bound, rounding_bound
-from tidegate.placement.load import flatten
+from tidegate.placement.hostload import flatten
 
 from .problems import fewest_hosts, problems
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegate.placement import SCHEDULERS, Problem, Schedule, lower_bound, scheduler
-from tidegate.placement.load import TOLERANCE, loads
+from tidegate.placement.hostload import TOLERANCE, loads
 from tidegate.placement.scheduler import RuleScheduler, Scheduler
 from tidegate_lab.experiments.paper_ga import PaperGA
 

@@ -15,7 +15,7 @@ from tidegate.placement import (
     solve_island,
     solve_islands,
 )
-from tidegate.placement.load import flatten, loads
+from tidegate.placement.hostload import flatten, loads
 
 from .problems import waves
 

@@ -23,7 +23,7 @@ from tidegate.placement import (
 )
 from tidegate.placement.colocate import colocate
 from tidegate.placement.genetic import fittest, generational, move_or_swap, uniform_crossover
-from tidegate.placement.load import excess, flatten
+from tidegate.placement.hostload import excess, flatten
 from tidegate.placement.pareto import front_numbers, nondominated_rank, nsga2
 
 from .problems import problems, waves

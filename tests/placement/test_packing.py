@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 
 from tidegate.placement import Problem, Tidegate, evaluate, pack, scheduler
-from tidegate.placement.load import excess, flatten
+from tidegate.placement.hostload import excess, flatten
 from tidegate_lab.experiments.table1 import FAMILIES, ROWS, sample
 
 from .problems import fewest_hosts, problems, waves

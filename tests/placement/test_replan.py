@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegate.placement import Host, Problem, Task, Tidegate, evaluate, scheduler
-from tidegate.placement.load import excess, flatten
+from tidegate.placement.hostload import excess, flatten
 from tidegate.placement.replan import improve_current, settle
 
 from .problems import problems, waves

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from tidegate.adapters.sim.online import watch
 from tidegate.adapters.sim.scenario import Scenario
 from tidegate.adapters.sim.scenariofile import load_scenario, parse_scenario
 from tidegate.adapters.sim.simulation import Simulation
-from tidegate.adapters.sim.watch import watch
 from tidegate.domain import InvalidInput, PolicyInvalid
 from tidegate_lab.experiments import four_signals
 

@@ -22,7 +22,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from tests.spark.delta_job import SESSION
 from tidegate.adapters.spark.checkpoint import Checkpoint
 from tidegate.adapters.spark.embedded import local_session
-from tidegate.adapters.spark.queries import RestartableQuery
+from tidegate.adapters.spark.restartablequery import RestartableQuery
 from tidegate.adapters.spark.settings import Settings
 from tidegate.adapters.spark.source import TidegateSource
 from tidegate.adapters.spark.transaction import RebalanceFailed, Step, Transaction

@@ -18,7 +18,7 @@ from tests.spark.keyed import keyed_check, keyed_count
 from tidegate.adapters.spark.checkpoint import Checkpoint
 from tidegate.adapters.spark.embedded import local_session
 from tidegate.adapters.spark.hadoopfiles import HadoopFiles
-from tidegate.adapters.spark.queries import RestartableQuery
+from tidegate.adapters.spark.restartablequery import RestartableQuery
 from tidegate.adapters.spark.settings import Settings
 from tidegate.adapters.spark.source import TidegateSource
 from tidegate.adapters.spark.transaction import Transaction, recover

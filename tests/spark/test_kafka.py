@@ -28,7 +28,7 @@ from tests.spark.conftest import (
     wait_for_end,
 )
 from tidegate.adapters.spark.attach import Gate, attach
-from tidegate.adapters.spark.queries import Build
+from tidegate.adapters.spark.restartablequery import Build
 from tidegate.adapters.spark.settings import Settings
 from tidegate.adapters.spark.topology import Topology
 from tidegate.control.journal import read_entries

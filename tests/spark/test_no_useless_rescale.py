@@ -13,7 +13,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from tests.spark.conftest import wait_for
 from tidegate.adapters.spark.attach import Gate, attach
-from tidegate.adapters.spark.queries import Build
+from tidegate.adapters.spark.restartablequery import Build
 from tidegate.adapters.spark.settings import Settings
 from tidegate.adapters.spark.topology import Topology
 from tidegate.control.journal import read_entries

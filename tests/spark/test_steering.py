@@ -354,7 +354,7 @@ def test_a_gate_is_never_closed_for_good(spark: SparkSession, gate: Gate, monkey
     wait_for_batches(gate, "forgotten", 1)
     query.close_gate("somebody who never comes back")
     wait_for(lambda: query.gate_answer and query.gate_answer.closed, "the closure")
-    monkeypatch.setattr("tidegate.adapters.spark.queries._CLOSED_AT_MOST_S", 2.0)
+    monkeypatch.setattr("tidegate.adapters.spark.restartablequery._CLOSED_AT_MOST_S", 2.0)
     query.close_gate("somebody who never comes back")
     before = len(batches(gate, "forgotten"))
     wait_for(lambda: len(batches(gate, "forgotten")) > before + 1, "batches after the closure")

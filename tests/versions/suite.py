@@ -26,7 +26,7 @@ import tidegate
 from tidegate.adapters.spark import applications
 from tidegate.adapters.spark import limits as live_limits
 from tidegate.adapters.spark.attach import Gate
-from tidegate.adapters.spark.features import Features, probe
+from tidegate.adapters.spark.sparkfeatures import Features, probe
 from tidegate.control.journal import read_entries
 from tidegate.domain import ApplicationSample, MoveState, Outcome, SetAdmission, SetParallelism, Targets
 

@@ -64,8 +64,8 @@ def _spark(master: str, settings: dict[str, str], log: Path) -> tuple[list[Capab
     from pyspark.sql import SparkSession
 
     from tidegate.adapters.spark.embedded import start_session
-    from tidegate.adapters.spark.features import probe
     from tidegate.adapters.spark.java import require_java
+    from tidegate.adapters.spark.sparkfeatures import probe
 
     java = require_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

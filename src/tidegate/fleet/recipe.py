@@ -11,7 +11,7 @@ from types import ModuleType
 
 from pyspark import cloudpickle
 
-from tidegate.adapters.spark.queries import Build
+from tidegate.adapters.spark.restartablequery import Build
 from tidegate.domain import InvalidInput
 from tidegate.fleet.vocabulary import ApplicationSpec
 

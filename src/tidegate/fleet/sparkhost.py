@@ -14,10 +14,10 @@ from dataclasses import replace
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
+from tidegate.adapters.spark.backgroundrebalance import Note
 from tidegate.adapters.spark.cluster import SparkCluster
 from tidegate.adapters.spark.embedded import local_session
-from tidegate.adapters.spark.queries import RestartableQuery
-from tidegate.adapters.spark.rebalancer import Note
+from tidegate.adapters.spark.restartablequery import RestartableQuery
 from tidegate.adapters.spark.settings import Settings
 from tidegate.adapters.spark.source import TidegateSource
 from tidegate.control.journal import SqliteJournal

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .arrays import FloatArray, IntArray, draw, inlined, kernel
-from .load import TOLERANCE
+from .hostload import TOLERANCE
 from .seating import exchange, seat
 
 # Temperatures in mean excess per column: high enough to undo a placement, low enough for gaps of 0.1 % of a host.

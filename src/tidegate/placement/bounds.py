@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 
 from .arrays import FloatArray, IntArray, kernel
-from .load import TOLERANCE, Flat, flatten
+from .hostload import TOLERANCE, Flat, flatten
 from .problem import Problem
 
 CLIQUE_TASKS = 2_000  # the pairwise test is quadratic

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .arrays import FloatArray, IntArray, inlined, kernel
-from .load import TOLERANCE, flatten, sum_by_host
+from .hostload import TOLERANCE, flatten, sum_by_host
 from .problem import UNPLACED, Problem
 from .schedule import migrations
 

@@ -10,7 +10,7 @@ import numpy as np
 from .arrays import FloatArray, IntArray
 from .criteria import cost
 from .greedy import BEST_FIT, best_fit_decreasing, fit_in_order, largest_first
-from .load import excess, flatten
+from .hostload import excess, flatten
 from .problem import Host, InvalidInstance, Problem, Task
 from .replan import settle
 from .schedule import Schedule, evaluate

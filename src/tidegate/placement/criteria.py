@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from .arrays import FloatArray, IntArray
-from .load import loads
+from .hostload import loads
 from .problem import Problem
 from .schedule import migrations, overload, traffic, utilisation
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .arrays import FloatArray, IntArray, draw, inlined, kernel
-from .load import TOLERANCE
+from .hostload import TOLERANCE
 from .seating import SeatedTasks, enter, exchange, leave, seat
 
 SHAKES = 100  # attempted exchanges between two insertions

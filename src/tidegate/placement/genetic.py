@@ -10,7 +10,7 @@ import numpy as np
 
 from .arrays import FloatArray, IntArray
 from .greedy import BEST_FIT, fit_in_order, largest_first
-from .load import TOLERANCE, Flat, sum_by_host
+from .hostload import TOLERANCE, Flat, sum_by_host
 from .problem import UNPLACED
 
 Rng = np.random.Generator

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .arrays import FloatArray, IntArray, kernel
-from .load import TOLERANCE, Flat, flatten
+from .hostload import TOLERANCE, Flat, flatten
 from .problem import UNPLACED, Problem
 
 FIRST_FIT, BEST_FIT = 0, 1

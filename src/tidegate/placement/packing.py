@@ -15,7 +15,7 @@ from .arrays import FloatArray, IntArray, stream
 from .bounds import flat_bound
 from .ejection import eject
 from .greedy import BEST_FIT, FIRST_FIT, decreasing, fit_in_order, largest_first, roomiest_first
-from .load import TOLERANCE, Flat, excess, flatten, sum_by_host
+from .hostload import TOLERANCE, Flat, excess, flatten, sum_by_host
 from .problem import UNPLACED, Problem
 from .rstorm import RStorm
 

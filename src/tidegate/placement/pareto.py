@@ -11,7 +11,7 @@ from .arrays import FloatArray, IntArray
 from .criteria import CRITERIA, HARD_PENALTY, Constraint
 from .genetic import GeneticAlgorithm, move_or_swap, refit_overloaded, seeded, tournament, uniform_crossover
 from .greedy import best_fit_decreasing, round_robin
-from .load import excess, flatten
+from .hostload import excess, flatten
 from .packing import pack
 from .problem import UNPLACED, Problem
 from .replan import within_cap

@@ -6,7 +6,7 @@ import numpy as np
 
 from .arrays import FloatArray, IntArray
 from .greedy import BEST_FIT, fit_in_order, largest_first
-from .load import TOLERANCE, Flat, excess, flatten, sum_by_host
+from .hostload import TOLERANCE, Flat, excess, flatten, sum_by_host
 from .problem import UNPLACED, Problem
 from .schedule import migrations
 

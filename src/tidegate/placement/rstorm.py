@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .arrays import FloatArray, IntArray
-from .load import TOLERANCE
+from .hostload import TOLERANCE
 from .problem import Problem
 
 HARD = "memory"  # R-Storm never overcommits memory, and other resources only if there is no alternative

@@ -10,7 +10,7 @@ import numpy as np
 
 from .arrays import FloatArray, IntArray
 from .bounds import lower_bound
-from .load import TOLERANCE, loads
+from .hostload import TOLERANCE, loads
 from .problem import SAME_HOST, UNPLACED, Problem
 
 

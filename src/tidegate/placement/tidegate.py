@@ -20,7 +20,7 @@ from .genetic import (
     uniform_crossover,
 )
 from .greedy import best_fit_decreasing, round_robin
-from .load import excess, flatten
+from .hostload import excess, flatten
 from .packing import pack
 from .problem import UNPLACED, Problem
 from .replan import improve_current, settle, within_cap

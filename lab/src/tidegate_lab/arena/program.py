@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tidegate_lab.arena.loads import FIELD, MADE, ArenaLoad, made, part_of
 from tidegate_lab.arena.recorded import recorded_load
-from tidegate_lab.experiments.recorded import recorded
+from tidegate_lab.experiments.datasets import recorded
 
 WEEK_COMPRESS = 12.0
 """A day in two hours: an uncompressed week would take longer than everything else together."""

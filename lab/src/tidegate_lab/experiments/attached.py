@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from tidegate.adapters.spark.attach import Gate
-from tidegate.adapters.spark.queries import Build
+from tidegate.adapters.spark.restartablequery import Build
 from tidegate.domain import EnvironmentUnfit
 
 _BATCHES, _LIMIT_S = 6, 120.0

@@ -21,7 +21,7 @@ from tidegate.adapters.spark.attach import Gate, attach
 from tidegate.adapters.spark.embedded import embedded_session
 from tidegate.adapters.spark.executors import settle_executors
 from tidegate.adapters.spark.gatefile import GateLimit
-from tidegate.adapters.spark.queries import RestartableQuery
+from tidegate.adapters.spark.restartablequery import RestartableQuery
 from tidegate.analysis.correlation import Correlations, correlate
 from tidegate.analysis.prepare import prepare
 from tidegate.control.journal import read_entries

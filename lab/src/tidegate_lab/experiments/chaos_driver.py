@@ -24,7 +24,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from tidegate.adapters.spark.attach import Gate, attach
 from tidegate.adapters.spark.embedded import embedded_session
-from tidegate.adapters.spark.queries import RestartableQuery
+from tidegate.adapters.spark.restartablequery import RestartableQuery
 from tidegate.adapters.spark.settings import Settings
 from tidegate.domain import QueryFailed
 from tidegate.domain.codec import from_json

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tidegate.adapters.sim import SimApplication, SimCluster, SimOperator
-from tidegate.adapters.sim.latency import Latencies
+from tidegate.adapters.sim.latencybins import Latencies
 from tidegate.control.controller import Controller
 from tidegate.domain import Targets
 from tidegate.domain.policy import Policy

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from tidegate.adapters.spark.attach import Gate, attach
 from tidegate.adapters.spark.embedded import embedded_session
 from tidegate.adapters.spark.executors import settle_executors
-from tidegate.adapters.spark.queries import RestartableQuery
+from tidegate.adapters.spark.restartablequery import RestartableQuery
 from tidegate.adapters.spark.settings import Settings
 from tidegate.adapters.spark.source import TidegateSource
 from tidegate.control.journal import Entry, read_entries

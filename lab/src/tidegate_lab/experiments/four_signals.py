@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from tidegate.adapters.sim.events import NewNode, NewSinusOperator, ScheduleTasks
+from tidegate.adapters.sim.plantstate import Floats
 from tidegate.adapters.sim.result import ResultTable, SimulationResult
 from tidegate.adapters.sim.scenario import Scenario
 from tidegate.adapters.sim.simulation import Simulation
-from tidegate.adapters.sim.state import Floats
 from tidegate.domain import InvalidInput
 
 HOST_CORES, ROWS_PER_CORE = 20, 25

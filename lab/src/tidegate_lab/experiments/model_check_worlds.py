@@ -18,7 +18,7 @@ from tidegate_lab.experiments.model_check import DURATION_S, ROW_S, SLOTS
 
 if TYPE_CHECKING:
     from tidegate.adapters.spark.attach import Gate
-    from tidegate.adapters.spark.queries import RestartableQuery
+    from tidegate.adapters.spark.restartablequery import RestartableQuery
 
 _DRAINS_S = 40.0
 """Maximum time until the last rows are done."""

@@ -16,7 +16,7 @@ import numpy as np
 from tidegate.adapters.sim.fleet_kernel import Floats
 from tidegate.domain.errors import InvalidInput
 from tidegate.domain.python310 import iso_time
-from tidegate_lab.experiments.recorded import recorded
+from tidegate_lab.experiments.datasets import recorded
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from tidegate.domain import InvalidInput
 from tidegate.evaluate.abnormality import Detector
-from tidegate_lab.experiments.recorded import recorded
+from tidegate_lab.experiments.datasets import recorded
 
 Floats = NDArray[np.float64]
 

@@ -18,7 +18,7 @@ from tidegate.placement.genetic import (
     unchanged,
     uniform_crossover,
 )
-from tidegate.placement.load import normalise
+from tidegate.placement.hostload import normalise
 from tidegate.placement.problem import Problem
 from tidegate.placement.scheduler import RuleScheduler, Scheduler
 

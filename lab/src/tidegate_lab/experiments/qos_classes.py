@@ -22,7 +22,7 @@ import psutil
 from pyspark.sql import SparkSession
 
 from tidegate.adapters.spark.attach import Gate, attach
-from tidegate.adapters.spark.queries import Build, RestartableQuery
+from tidegate.adapters.spark.restartablequery import Build, RestartableQuery
 from tidegate.adapters.spark.schedulerpools import in_pool
 from tidegate.control.journal import read_entries
 from tidegate.domain import EnvironmentUnfit, Mode

@@ -15,11 +15,11 @@ from typing import Any, cast, get_args
 from pyspark.sql import SparkSession
 
 from tidegate.adapters.spark.embedded import embedded_session, local_session
-from tidegate.adapters.spark.queries import Build
+from tidegate.adapters.spark.restartablequery import Build
 from tidegate.domain import Mode
 from tidegate.domain.policy import Policy
 from tidegate.load import Burst, LoadProfile, Sum, Timeline
-from tidegate_lab.experiments.recorded import recorded
+from tidegate_lab.experiments.datasets import recorded
 from tidegate_lab.workloads import dpip, gsm
 from tidegate_lab.workloads.dpip import Dpip, DpipQuery
 from tidegate_lab.workloads.gsm import Gsm, GsmStep

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tidegate.adapters.host.hosts import HostWatch
+from tidegate.adapters.host.hostwatch import HostWatch
 from tidegate.adapters.host.shares import ProcessGroups
 from tidegate.adapters.spark.gatefile import GateLimit, write_admission
 from tidegate.control.clock import WallClock

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tidegate.adapters.sim.latency import Latencies
+from tidegate.adapters.sim.latencybins import Latencies
 from tidegate.control.controller import Controller
 from tidegate.evaluate.forecast.arrivals import ArrivalForecaster, ArrivalPaths, Recent
 from tidegate.evaluate.table import Floats

@@ -14,7 +14,7 @@ from tidegate.placement import Problem, Schedule, pack, scheduler
 from tidegate.placement.arrays import FloatArray
 from tidegate.placement.bounds import load_bound
 from tidegate.placement.figure import draw_schedule
-from tidegate.placement.load import flatten
+from tidegate.placement.hostload import flatten
 from tidegate_lab.experiments.paper_ga import PaperGA
 from tidegate_lab.experiments.placement_figures import draw_closing, draw_convergence
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from tidegate.placement import RuleScheduler, Scheduler
 from tidegate.placement.arrays import IntArray
-from tidegate.placement.load import TOLERANCE, flatten
+from tidegate.placement.hostload import TOLERANCE, flatten
 from tidegate.placement.problem import SAME_HOST, Problem
 
 

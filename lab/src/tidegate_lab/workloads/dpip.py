@@ -17,7 +17,7 @@ from tidegate.adapters.spark.settings import Settings
 from tidegate.load import LoadProfile
 from tidegate.load.rides import FIELDS
 from tidegate_lab.workloads.gsm import stretched
-from tidegate_lab.workloads.replay import Replay
+from tidegate_lab.workloads.replay_source import Replay
 from tidegate_lab.workloads.topic import Topic
 
 DpipQuery = Literal["fares", "breaks"]

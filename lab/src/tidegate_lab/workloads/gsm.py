@@ -15,7 +15,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from tidegate.adapters.spark.settings import Settings
 from tidegate.load import LoadProfile
-from tidegate_lab.workloads.replay import Replay
+from tidegate_lab.workloads.replay_source import Replay
 from tidegate_lab.workloads.topic import Topic
 
 GsmStep = Literal["grep", "sort", "md5"]

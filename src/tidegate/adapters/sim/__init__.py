@@ -14,12 +14,12 @@ from tidegate.adapters.sim.cluster import SimCluster
 from tidegate.adapters.sim.faults import ExecutorLost, Fault, MetricsMissing, MetricsStale, SlowStart
 
 if TYPE_CHECKING:
+    from tidegate.adapters.sim.online import watch
     from tidegate.adapters.sim.plant import Plant
     from tidegate.adapters.sim.result import ResultTable, SimulationResult
     from tidegate.adapters.sim.scenario import Scenario
     from tidegate.adapters.sim.scenariofile import load_scenario, parse_scenario
     from tidegate.adapters.sim.simulation import Simulation
-    from tidegate.adapters.sim.watch import watch
 
 _PLATFORM = {
     "Plant": "plant",
@@ -29,7 +29,7 @@ _PLATFORM = {
     "ResultTable": "result",
     "load_scenario": "scenariofile",
     "parse_scenario": "scenariofile",
-    "watch": "watch",
+    "watch": "online",
 }
 
 __all__ = [
@@ -57,5 +57,5 @@ def __getattr__(name: str) -> Any:
     if name not in _PLATFORM:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = getattr(import_module(f"{__name__}.{_PLATFORM[name]}"), name)
-    globals()[name] = found  # a name that is also a module's stays the function
+    globals()[name] = found
     return found

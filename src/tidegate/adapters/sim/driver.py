@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from tidegate.adapters.sim.contention import crowding
 from tidegate.adapters.sim.lanes import Lane, Part
-from tidegate.adapters.sim.sharing import crowding
 
 Owner = TypeVar("Owner")
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from tidegate.adapters.sim.scenarioparts import Resources, ScenarioApplication, ScenarioHost, ScenarioOperator
-from tidegate.adapters.sim.section import Amount, Angle, Load, Name, Positive, ScenarioSection
+from tidegate.adapters.sim.scenariosection import Amount, Angle, Load, Name, Positive, ScenarioSection
 from tidegate.load import Sinusoid
 
 PAPER_COST_S = 1 / 25  # Melnik et al. 2019: a core does 25 rows per unit of time

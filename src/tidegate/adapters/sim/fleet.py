@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tidegate.adapters.sim.fleet_kernel import FleetArrays, Floats, run
-from tidegate.adapters.sim.latency import BINS, Latencies
+from tidegate.adapters.sim.latencybins import BINS, Latencies
 from tidegate.domain.errors import InvalidInput
 
 

@@ -21,7 +21,7 @@ from tidegate.adapters.sim.application import SimApplication
 from tidegate.adapters.sim.driver import SimDriver
 from tidegate.adapters.sim.executors import Executors
 from tidegate.adapters.sim.lanes import Part
-from tidegate.adapters.sim.latency import Latencies
+from tidegate.adapters.sim.latencybins import Latencies
 from tidegate.adapters.sim.ledger import Commit, Ledger
 from tidegate.adapters.sim.partitions import Partitions
 from tidegate.adapters.sim.restart import Restart

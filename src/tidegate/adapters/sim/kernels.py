@@ -16,8 +16,8 @@ from __future__ import annotations
 import math
 
 from tidegate.accelerate import kernel
-from tidegate.adapters.sim.latency import BINS, BINS_PER_OCTAVE, LEAST_LATENCY_S
-from tidegate.adapters.sim.state import CPU, ENTRY_S, RIPE_TICK, ROWS, Floats, Ints, State
+from tidegate.adapters.sim.latencybins import BINS, BINS_PER_OCTAVE, LEAST_LATENCY_S
+from tidegate.adapters.sim.plantstate import CPU, ENTRY_S, RIPE_TICK, ROWS, Floats, Ints, State
 
 _DONE_SHARE = 1e-9  # a queue emptied to this share is empty: the rest is rounding error
 

@@ -8,7 +8,7 @@ from math import ceil
 
 import numpy as np
 
-from tidegate.adapters.sim.latency import Latencies
+from tidegate.adapters.sim.latencybins import Latencies
 from tidegate.domain.observation import LatencySample
 from tidegate.load import Timeline
 from tidegate.load.profile import Floats

@@ -9,10 +9,10 @@ from graphlib import TopologicalSorter
 import numpy as np
 
 from tidegate.adapters.sim.plant import Link, Plant, PlantTask
+from tidegate.adapters.sim.plantstate import Floats, Ints
 from tidegate.adapters.sim.scenario import Scenario
 from tidegate.adapters.sim.scenariofile import input_names, weight_rows
 from tidegate.adapters.sim.scenarioparts import ScenarioApplication, ScenarioHost, ScenarioOperator
-from tidegate.adapters.sim.state import Floats, Ints
 from tidegate.domain import InvalidInput
 from tidegate.load import LoadProfile
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tidegate.adapters.sim.kernels import run
-from tidegate.adapters.sim.latency import BINS, Latencies
-from tidegate.adapters.sim.state import CPU, NOWHERE, Floats, Sizes, State, empty_state
+from tidegate.adapters.sim.latencybins import BINS, Latencies
+from tidegate.adapters.sim.plantstate import CPU, NOWHERE, Floats, Sizes, State, empty_state
 from tidegate.domain.errors import InvalidInput
 
 _SEGMENTS = 128

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from tidegate.adapters.sim.arrivals import Arrivals
 from tidegate.adapters.sim.events import (
     Event,
     KillNode,
@@ -17,13 +16,14 @@ from tidegate.adapters.sim.events import (
     NewSinusOperator,
     ScheduleTasks,
 )
-from tidegate.adapters.sim.measures import overload, relative_latency, sum_by, utilisation
+from tidegate.adapters.sim.inflow import Arrivals
 from tidegate.adapters.sim.network import compile_network
+from tidegate.adapters.sim.papermeasures import overload, relative_latency, sum_by, utilisation
+from tidegate.adapters.sim.plantstate import CPU, NOWHERE, Flags, Floats
 from tidegate.adapters.sim.ratehistory import RateHistory
 from tidegate.adapters.sim.result import Recorder
 from tidegate.adapters.sim.scenario import Scenario
 from tidegate.adapters.sim.scheduling import Situation, assign
-from tidegate.adapters.sim.state import CPU, NOWHERE, Flags, Floats
 
 _CHUNK_STEPS = 256
 _MOST_RECORDS = 1000

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from tidegate.adapters.sim.application import SimApplication, SimOperator
 from tidegate.adapters.sim.faults import ExecutorLost, Fault, MetricsMissing, MetricsStale, SlowStart
-from tidegate.adapters.sim.section import Amount, Load, Name, Positive, ScenarioSection
+from tidegate.adapters.sim.scenariosection import Amount, Load, Name, Positive, ScenarioSection
 from tidegate.domain.policy import Policy
 from tidegate.domain.python310 import Self
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tidegate.adapters.sim.state import Floats
+from tidegate.adapters.sim.plantstate import Floats
 
 _LEAST_RECORDS = 8
 _LEAST_CORRELATION = 0.5

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tidegate.adapters.sim.state import Floats
+from tidegate.adapters.sim.plantstate import Floats
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from pydantic import Field
 from tidegate.adapters.sim.events import Event, NewNode, NewOperator, NewSinusOperator
 from tidegate.adapters.sim.poolspec import PoolSpec
 from tidegate.adapters.sim.scenarioparts import RegionDistance, ScenarioApplication, ScenarioHost
-from tidegate.adapters.sim.section import Amount, Positive, ScenarioSection
+from tidegate.adapters.sim.scenariosection import Amount, Positive, ScenarioSection
 
 
 class Delays(ScenarioSection):

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from tidegate.adapters.sim.section import Amount, Load, Name, Positive, ScenarioSection
+from tidegate.adapters.sim.scenariosection import Amount, Load, Name, Positive, ScenarioSection
 
 
 def _no_cpu_twice(resources: dict[str, float]) -> dict[str, float]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidegate.adapters.sim.state import NOWHERE, Floats
+from tidegate.adapters.sim.plantstate import NOWHERE, Floats
 from tidegate.domain import InvalidInput
 from tidegate.placement import Host, InvalidInstance, Problem, Task, scheduler, unknown_scheduler
 from tidegate.placement.problem import SAME_REGION

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
+from tidegate.adapters.sim.contention import crowding, fill, spread
 from tidegate.adapters.sim.lanes import Lane, Part
-from tidegate.adapters.sim.sharing import crowding, fill, spread
 
 Owner = TypeVar("Owner")
 ANYWHERE = ""

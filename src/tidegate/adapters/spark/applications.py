@@ -12,7 +12,7 @@ from typing import Any
 from tidegate.adapters.spark.kafka import KafkaWatch
 from tidegate.adapters.spark.latency import counted_latency, sketched_latency
 from tidegate.adapters.spark.limits import SourceLimits
-from tidegate.adapters.spark.plan import operators_of_plan
+from tidegate.adapters.spark.physicalplan import operators_of_plan
 from tidegate.adapters.spark.stages import StagesByBatch
 from tidegate.adapters.spark.watcher import ActiveQuery, Look, StageSample, Watcher
 from tidegate.domain import ApplicationSample, BatchSample, LatencySample, MemorySample, OperatorSample, RunningBatch

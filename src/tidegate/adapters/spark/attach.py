@@ -23,9 +23,9 @@ from pyspark.sql import SparkSession
 
 from tidegate import extensions
 from tidegate.adapters.spark.cluster import SparkCluster
-from tidegate.adapters.spark.features import has_gated_source
-from tidegate.adapters.spark.queries import Build, RestartableQuery
+from tidegate.adapters.spark.restartablequery import Build, RestartableQuery
 from tidegate.adapters.spark.settings import Settings
+from tidegate.adapters.spark.sparkfeatures import has_gated_source
 from tidegate.control.clock import WallClock
 from tidegate.control.controller import Controller
 from tidegate.control.journal import SqliteJournal

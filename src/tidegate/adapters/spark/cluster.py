@@ -9,16 +9,16 @@ from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
-from tidegate.adapters.host.hosts import HostWatch
+from tidegate.adapters.host.hostwatch import HostWatch
 from tidegate.adapters.spark.applications import ApplicationBook
+from tidegate.adapters.spark.backgroundrebalance import Note, Rebalancer
 from tidegate.adapters.spark.executors import ExecutorPoolKeeper
-from tidegate.adapters.spark.features import probe
 from tidegate.adapters.spark.kafka import KafkaWatch
 from tidegate.adapters.spark.limits import SourceLimits, admission_of
-from tidegate.adapters.spark.placement import StatePlaces
-from tidegate.adapters.spark.queries import RestartableQuery
-from tidegate.adapters.spark.rebalancer import Note, Rebalancer
+from tidegate.adapters.spark.restartablequery import RestartableQuery
 from tidegate.adapters.spark.schedulerpools import SchedulerPools
+from tidegate.adapters.spark.sparkfeatures import probe
+from tidegate.adapters.spark.stateplaces import StatePlaces
 from tidegate.adapters.spark.unmeasured import Unmeasured
 from tidegate.adapters.spark.watcher import LimitState, Watcher
 from tidegate.domain import (

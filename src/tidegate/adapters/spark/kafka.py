@@ -8,8 +8,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tidegate.adapters.spark.arrivals import ArrivalCurves, Offsets, whole_offsets
 from tidegate.adapters.spark.janino import new_inside
+from tidegate.adapters.spark.kafkaarrivals import ArrivalCurves, Offsets, whole_offsets
 from tidegate.adapters.spark.limits import SourceLimits
 from tidegate.adapters.spark.watcher import Look, Watcher
 from tidegate.domain import ArrivalSample, LatencySample, PartitionLag

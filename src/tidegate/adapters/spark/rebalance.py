@@ -28,8 +28,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from tidegate.adapters.spark.checkpoint import Checkpoint
-from tidegate.adapters.spark.features import has_state_repartition
 from tidegate.adapters.spark.settings import Settings
+from tidegate.adapters.spark.sparkfeatures import has_state_repartition
 from tidegate.adapters.spark.statedigest import state_digests
 from tidegate.adapters.spark.transaction import (
     RECORD,

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tidegate.adapters.spark.features import has_sketches
 from tidegate.adapters.spark.latency import EDGES_S
 from tidegate.adapters.spark.settings import Settings
+from tidegate.adapters.spark.sparkfeatures import has_sketches
 from tidegate.domain import InvalidInput
 from tidegate.history.progress import IN_METRIC, LATENCY_METRIC, ORDER_METRIC, OUT_METRIC
 

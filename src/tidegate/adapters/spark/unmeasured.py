@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tidegate.adapters.spark.rebalancer import Note
+from tidegate.adapters.spark.backgroundrebalance import Note
 from tidegate.domain import ApplicationSample
 
 _BATCHES = 3

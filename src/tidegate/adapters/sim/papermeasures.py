@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tidegate.adapters.sim.state import Floats, Ints
+from tidegate.adapters.sim.plantstate import Floats, Ints
 
 
 def relative_latency(load: Floats, done: Floats) -> Floats:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from tidegate.adapters.spark.queries import RestartableQuery
+from tidegate.adapters.spark.restartablequery import RestartableQuery
 from tidegate.adapters.spark.settings import Settings
 from tidegate.adapters.spark.transaction import Step, Transaction, first_line
 from tidegate.domain import RebalanceReport

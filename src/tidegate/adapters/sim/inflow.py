@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tidegate.adapters.sim.state import Floats
+from tidegate.adapters.sim.plantstate import Floats
 from tidegate.load import Constant, LoadProfile, Sinusoid
 
 
