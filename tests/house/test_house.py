@@ -34,6 +34,29 @@ MANY_PARAMETERS = {
 SAME_NAMES: set[str] = set()
 """Public classes of the product that share their name with another one. This list, too, may only become shorter."""
 
+SAME_ROLE = {
+    "clock": "the `Clock` port, real and simulated",
+    "cluster": "the `Cluster` port: Spark, the simulator, the fleet",
+    "correlations": "the same numbers, here and on Spark",
+    "executors": "the pool, live and simulated",
+    "figure": "the plot of its package",
+    "figures": "the plots of its package",
+    "fleet": "a fleet, observed and simulated",
+    "hindsight": "the model, and the rule that asks it",
+    "islands": "the same search, here and on Spark",
+    "limits": "admission limits, planned and live",
+    "nexmark": "the benchmark's events and its queries",
+    "page": "the HTML page of its package",
+    "ports": "the interfaces of its package to the outside",
+    "proposer": "the proposer of its package",
+    "replay": "a recorded run, played again",
+    "rstorm": "the rule, and the baseline that uses it",
+    "shares": "shares of classes, planned and carried out",
+}
+"""Modules that share a name because they play the same part in different packages."""
+NOT_YET = {"memory", "packing", "policy", "table", "tail", "threshold"}
+"""Modules that share a name and mean different things. This list may only become shorter."""
+
 
 def name(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
@@ -70,6 +93,14 @@ def test_a_name_of_the_product_means_one_thing() -> None:
     )
     twice = {word for word, times in found.items() if times > 1}
     assert twice == SAME_NAMES, "find another name for the new class; take off the list what is unique by now"
+
+
+def test_a_module_name_means_one_thing() -> None:
+    found = Counter(path.stem for path in SOURCES if not name(path).startswith(COMMANDS) and path.stem[0] != "_")
+    twice = {word for word, times in found.items() if times > 1}
+    assert twice == set(SAME_ROLE) | NOT_YET, (
+        "name the new module after what it holds; take off the list what is unique"
+    )
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=name)
