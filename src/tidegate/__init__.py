@@ -3,7 +3,9 @@
 `attach(spark)` puts every streaming query of a Spark context under control and returns a `Gate`. A `Policy` states
 objectives and bounds. `Topology` names the operators of a query, and `Settings` are passed to a query that Tidegate may
 restart. To add a decision of your own, derive from `Proposer`: it turns an `Evaluation` into a `Plan`, which holds a
-`Proposal` for every action, each with a `Reason`. Everything else is internal and may change.
+`Proposal` for every action, each with a `Reason`. `tidegate.extensions` registers it and `tidegate.testing` checks it.
+The other extension points have their types here too, and so have journals, forecasts and detectors for use in your own
+code. Everything else is internal and may change.
 
 >>> import tidegate
 >>> callable(tidegate.attach)
@@ -14,46 +16,96 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tidegate.adapters.spark.attach import Gate, attach
+    from tidegate.adapters.spark.restartablequery import RestartableQuery
     from tidegate.adapters.spark.settings import Settings
     from tidegate.adapters.spark.topology import Topology
-    from tidegate.domain.action import ScaleExecutors, SetAdmission, SetBatchInterval, SetParallelism, SetShare
-    from tidegate.domain.decision import Mode, Proposal, Reason
+    from tidegate.control.journal import Entry, Note, RollUp, read_journal, read_notes
+    from tidegate.domain.action import (
+        Action,
+        MoveState,
+        ScaleExecutors,
+        SetAdmission,
+        SetBatchInterval,
+        SetParallelism,
+        SetShare,
+    )
+    from tidegate.domain.decision import Decision, Mode, Proposal, Reason, Receipt
+    from tidegate.domain.errors import InvalidInput, TidegateError
     from tidegate.domain.policy import Policy
+    from tidegate.evaluate.abnormality import SurpriseDetector, Watch
     from tidegate.evaluate.evaluation import Evaluation
-    from tidegate.plan.planner import Plan, Proposer
+    from tidegate.evaluate.forecast import ArrivalForecaster, Forecast, Forecaster, SelectingBank
+    from tidegate.fleet.provider import Provider
+    from tidegate.fleet.vocabulary import HostSpec
+    from tidegate.placement import Problem, Schedule, Scheduler
+    from tidegate.plan.guards import GuardContext
+    from tidegate.plan.planner import Plan, Planner, Proposer
 
 __version__ = "0.2.0"
 __all__ = [
+    "Action",
+    "ArrivalForecaster",
+    "Decision",
+    "Entry",
     "Evaluation",
+    "Forecast",
+    "Forecaster",
     "Gate",
+    "GuardContext",
+    "HostSpec",
+    "InvalidInput",
     "Mode",
+    "MoveState",
+    "Note",
     "Plan",
+    "Planner",
     "Policy",
+    "Problem",
     "Proposal",
     "Proposer",
+    "Provider",
     "Reason",
+    "Receipt",
+    "RestartableQuery",
+    "RollUp",
     "ScaleExecutors",
+    "Schedule",
+    "Scheduler",
+    "SelectingBank",
     "SetAdmission",
     "SetBatchInterval",
     "SetParallelism",
     "SetShare",
     "Settings",
+    "SurpriseDetector",
+    "TidegateError",
     "Topology",
+    "Watch",
     "__version__",
     "attach",
+    "read_journal",
+    "read_notes",
 ]
 
 _HOMES = {
     "tidegate.adapters.spark.attach": ("Gate", "attach"),
+    "tidegate.adapters.spark.restartablequery": ("RestartableQuery",),
     "tidegate.adapters.spark.settings": ("Settings",),
     "tidegate.adapters.spark.topology": ("Topology",),
+    "tidegate.control.journal": ("Entry", "Note", "RollUp", "read_journal", "read_notes"),
     "tidegate.domain": (
-        *("Mode", "Proposal", "Reason"),
-        *("ScaleExecutors", "SetAdmission", "SetBatchInterval", "SetParallelism", "SetShare"),
+        *("Decision", "InvalidInput", "Mode", "Proposal", "Reason", "Receipt", "TidegateError"),
+        *("Action", "MoveState", "ScaleExecutors", "SetAdmission", "SetBatchInterval", "SetParallelism", "SetShare"),
     ),
     "tidegate.domain.policy": ("Policy",),
+    "tidegate.evaluate.abnormality": ("SurpriseDetector", "Watch"),
     "tidegate.evaluate.evaluation": ("Evaluation",),
-    "tidegate.plan.planner": ("Plan", "Proposer"),
+    "tidegate.evaluate.forecast": ("ArrivalForecaster", "Forecast", "Forecaster", "SelectingBank"),
+    "tidegate.fleet.provider": ("Provider",),
+    "tidegate.fleet.vocabulary": ("HostSpec",),
+    "tidegate.placement": ("Problem", "Schedule", "Scheduler"),
+    "tidegate.plan.guards": ("GuardContext",),
+    "tidegate.plan.planner": ("Plan", "Planner", "Proposer"),
 }
 
 

@@ -54,6 +54,29 @@ def test_python_parses(block: Block) -> None:
     ast.parse(block.text)
 
 
+PUBLIC = {"tidegate", "tidegate.extensions", "tidegate.testing"}
+
+
+def _sources() -> Iterator[tuple[str, str]]:
+    for block in blocks("python"):
+        yield str(block), block.text
+    for path in sorted((ROOT / "examples").glob("*.py")):
+        yield name(path), path.read_text(encoding="utf-8")
+
+
+def test_users_need_only_what_the_package_exports() -> None:
+    for where, text in _sources():
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Import):
+                used = {one.name for one in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                used = {str(node.module)}
+            else:
+                continue
+            inside = {one for one in used if one.split(".")[0] == "tidegate"} - PUBLIC
+            assert not inside, f"{where} imports from {inside}: export it from tidegate"
+
+
 @pytest.fixture
 def registered() -> Iterator[None]:
     """What a page plugs in is taken out again."""
