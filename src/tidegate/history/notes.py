@@ -19,8 +19,6 @@ class Notes:
     """Events of a known kind with invalid content."""
     unknown_events: Counter[str] = field(default_factory=Counter)
     """Events of unknown kinds, by kind."""
-    quiet_events: int = 0
-    """Events of a known kind without performance data."""
     spark_version: str | None = None
     _sentences: dict[str, None] = field(default_factory=dict)
 

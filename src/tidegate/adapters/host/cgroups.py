@@ -18,8 +18,6 @@ Controller = Literal["cpu", "memory"]
 CONTROLLERS: tuple[Controller, ...] = ("cpu", "memory")
 PROCS = "cgroup.procs"
 _PERIOD_US = 100_000
-_V1_UNLIMITED = 1 << 60
-"""Version 1 stores "no limit" as the largest page-aligned number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +80,6 @@ class CgroupTree:
     """Where the groups of each controller are on this machine."""
 
     roots: dict[Controller, tuple[Path, CgroupVersion]]
-    unified: Path | None = None
     proc: Path = Path("/proc")
 
     @classmethod
@@ -100,7 +97,7 @@ class CgroupTree:
             for row in rows:
                 if row[2] == "cgroup" and controller in row[3].split(","):
                     roots[controller] = (Path(row[1]), V1)
-        return cls(roots, unified, proc)
+        return cls(roots, proc)
 
     def group_of(self, pid: int, controller: Controller) -> Path:
         """The group that a process is in."""
@@ -121,15 +118,6 @@ def capability(controller: Controller, tree: CgroupTree, files: CgroupFiles) -> 
     if not files.may_make_in(origin):
         return Capability(controller, False, f"no permission to create groups in {origin}; ask for a delegated group")
     return Capability(controller, True, f"control groups version {knobs.version}, {origin}")
-
-
-def is_unlimited(text: str) -> bool:
-    """Does a memory limit say that there is none?
-
-    >>> is_unlimited("max"), is_unlimited("9223372036854771712"), is_unlimited("1073741824")
-    (True, True, False)
-    """
-    return text in {"max", "-1"} or int(text) >= _V1_UNLIMITED
 
 
 def member_ids(text: str) -> Iterable[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -96,8 +95,3 @@ def bins_of(latencies_s: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     """
     octaves = np.log2(np.maximum(latencies_s, LEAST_LATENCY_S) / LEAST_LATENCY_S)
     return np.minimum(BINS - 1, (octaves * BINS_PER_OCTAVE).astype(np.int64))
-
-
-def exact_quantile(sorted_values: npt.NDArray[np.float64], share: float) -> float:
-    """The smallest value that at least `share` of the values do not exceed."""
-    return float(sorted_values[max(0, math.ceil(share * len(sorted_values)) - 1)])

@@ -76,9 +76,6 @@ class ApplicationBook:
         self._stateful: dict[str, frozenset[str]] = {}
         """By application. Kept across restarts: a new run does not show its operators before its first batch."""
 
-    def active_queries(self) -> int:
-        return sum(run.running for run in self._runs.values())
-
     def stateful_operators(self, application: str) -> frozenset[str]:
         return self._stateful.get(application, frozenset())
 

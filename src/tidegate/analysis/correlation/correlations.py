@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from tidegate.analysis.correlation.significance import Correction
 from tidegate.history.metrictable import Floats, MetricTable
 
 ALPHA = 0.05
-Method = Literal["pearson", "spearman"]
 Engine = Callable[[MetricTable], "Correlations"]
 
 
