@@ -10,7 +10,7 @@ from tidegate.evaluate.table import Table
 MOST_OUTSTANDING = 64
 
 
-def expect(outstanding: list[Outstanding], decision: Decision, evaluation: Evaluation, table: Table) -> None:
+def expect(outstanding: list[Outstanding], decision: Decision, table: Table) -> None:
     """Remember the predictions of a decision that was carried out. A newer prediction replaces an older one."""
     for prediction in decision.predictions:
         row = table.row(prediction.application)
