@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegate.plan.classes.allocation import allocate, bellman, value_of
+from tidegate_lab.experiments.qos_allocation import allocate, bellman, value_of
 
 SIZES = st.integers(1, 8)
 
