@@ -161,6 +161,17 @@ def test_logs_begin_anew_when_they_are_long(tmp_path: Path) -> None:
     DISK.trim(tmp_path / "none.log", 1000)
 
 
+def test_the_newest_hosts_keep_their_logs_whatever_their_region_is_called(tmp_path: Path) -> None:
+    folder = FleetFolder(tmp_path)
+    for number in range(1, 16):
+        for region in ("east", "north-west"):
+            (folder.host(f"{region}-{number}")).mkdir(parents=True)
+    folder.forget_hosts(known={"east-1"})
+    left = {path.name for path in folder.host("east-1").parent.iterdir()}
+    newest = {f"{region}-{number}" for region in ("east", "north-west") for number in range(6, 16)}
+    assert left == newest | {"east-1"}
+
+
 def test_secrets_of_the_fleets_file_are_not_on_a_command_line(tmp_path: Path) -> None:
     config = FleetConfig.model_validate({"host": {"settings": {"spark.hadoop.fs.s3a.secret.key": "hunter2"}}})
     words = host_command(config, FleetFolder(tmp_path))(HostSpec("e", "east", 1))

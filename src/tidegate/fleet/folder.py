@@ -149,7 +149,7 @@ class FleetFolder:
         """Delete the folders of removed hosts, except the newest, which keep their logs."""
         cards = {card.spec.name for card in self.cards()}
         gone = [name for name in self._names("hosts") if name not in known | cards]
-        gone.sort(key=lambda name: (len(name), name))  # east-9 before east-10
+        gone.sort(key=_host_number)
         for name in gone[:-_KEEP_HOSTS]:
             self.files.remove(self.host(name))
 
@@ -163,3 +163,13 @@ class FleetFolder:
             return self.files.names(self.root / below)
         except OSError:
             return []
+
+
+def _host_number(name: str) -> tuple[int, str]:
+    """Sorts hosts by age: the hosts of a region are numbered as they are started.
+
+    >>> sorted(["north-west-2", "east-10", "mine", "east-9"], key=_host_number)
+    ['mine', 'north-west-2', 'east-9', 'east-10']
+    """
+    number = name.rpartition("-")[2]
+    return (int(number) if number.isdecimal() else 0), name
