@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.view.worlds import steps, write
-from tidegate.view.alerts import alerts, tell
+from tidegate.view.alerts import SUMMARIES, alerts, tell
 from tidegate.view.book import Book
 
+RULES = Path(__file__).parents[2] / "deploy" / "alerts.yaml"
 MESSAGE: dict[str, object] = {"state": "firing", "name": "error-budget-spent", "application": "orders"}
 
 
@@ -32,6 +35,19 @@ def test_a_spent_budget_and_missing_executors_are_told(tmp_path: Path) -> None:
     found = {one.name: one for one in alerts(book, observation.time_s)}
     assert set(found) == {"error-budget-spent", "executors-missing"}
     assert found["error-budget-spent"].application == "orders"
+    assert found["error-budget-spent"].text == "orders misses its latency objective: the error budget is spent"
+    assert found["executors-missing"].text.startswith("late is waiting for executors: ")
+
+
+def test_prometheus_and_the_webhook_say_the_same() -> None:
+    (group,) = yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]
+    summaries = {
+        rule["alert"]: re.sub(r"{{ \$labels\.(\w+) }}", r"{\1}", rule["annotations"]["summary"])
+        for rule in group["rules"]
+    }
+    for name, summary in SUMMARIES.items():
+        rule = "Tidegate" + "".join(word.capitalize() for word in name.split("-"))
+        assert summaries[rule] == summary
 
 
 def test_a_command_gets_the_message(tmp_path: Path) -> None:

@@ -24,6 +24,14 @@ _FIRES_AFTER_S = 60.0
 _SILENT_AFTER_S = 60.0
 _ANSWER_WAIT_S = 10.0
 
+SUMMARIES = {
+    "error-budget-spent": "{application} misses its latency objective",
+    "backlog-grows": "{application} falls behind",
+    "executors-missing": "{journal} is waiting for executors",
+    "control-silent": "control of {journal} has stopped",
+}
+"""The first words of every alert, the same as in `deploy/alerts.yaml`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Alert:
@@ -36,22 +44,25 @@ class Alert:
 
 
 def alerts(book: Book, now_s: float) -> Iterator[Alert]:
-    """The current problems, by the same conditions as the rules in `deploy/alerts.yaml`."""
+    """The current problems, with the names and the words of the rules in `deploy/alerts.yaml`."""
     for one in applications_now(book):
         name = one.application
         if one.budget_left is not None and one.budget_left <= 0:
-            yield Alert(
-                "error-budget-spent", book.name, name, f"{name} misses its objective: the error budget is spent"
-            )
+            yield _alert("error-budget-spent", book, name, "the error budget is spent")
         behind = one.backlog_s is not None and one.objective_s is not None and one.backlog_s > one.objective_s
         if behind and one.catch_up_s is None:
-            yield Alert("backlog-grows", book.name, name, f"{name} falls behind: {one.backlog_rows} rows of backlog")
+            yield _alert("backlog-grows", book, name, f"{one.backlog_rows} rows of backlog, and growing")
     pool = pool_now(book, book.policy())
     if pool is not None and pool.registered < pool.requested:
-        text = f"{pool.requested - pool.registered} of {pool.requested} requested executors have not registered"
-        yield Alert("executors-missing", book.name, None, text)
+        missing = pool.requested - pool.registered
+        yield _alert("executors-missing", book, None, f"{missing} of {pool.requested} have not registered")
     if book.newest is not None and now_s - book.newest["t"] > _SILENT_AFTER_S:
-        yield Alert("control-silent", book.name, None, "the controller has stopped; the job continues without it")
+        yield _alert("control-silent", book, None, "the job continues without it")
+
+
+def _alert(name: str, book: Book, application: str | None, detail: str) -> Alert:
+    summary = SUMMARIES[name].format(application=application, journal=book.name)
+    return Alert(name, book.name, application, f"{summary}: {detail}")
 
 
 class Notifier:
