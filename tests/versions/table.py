@@ -8,7 +8,7 @@ Runs = dict[tuple[str, str], dict[str, Any]]
 """By Spark version and cluster: what the suite printed, or {"skipped": why}."""
 
 _TITLES = {
-    "watching": "queries, batches, stages and executors watched",
+    "watching": "queries, batches, stages and executors observed",
     "executors down and up": "executors up and down",
     "live limit and pause": "a running file query limited and paused",
     "state move": "state moved between executors",
@@ -16,15 +16,16 @@ _TITLES = {
     "executor decommissioned": "an executor decommissioned: counts exact",
     "event time latency": "latency from event times",
     "state repartition": "state repartitioned",
-    "turned back": "everything turned back at the end",
+    "turned back": "everything restored at the end",
     "driver restart": "driver restarted: counts exact",
 }
 _HEAD = """# What works where
 
-Written by `make test-versions` from its runs; not edited by hand. A plain PySpark job, with Tidegate attached, on every
-Spark version in an environment of its own: PySpark and what `pip install tidegate` brings, nothing else. "Standalone"
-is a master with two workers, "YARN" a resource manager with two node managers, "local" is `local-cluster`, whose
-executors are processes too. `tidegate doctor` and `gate.capabilities()` say the same of your own job.
+`make test-versions` writes this page from its runs; do not edit it by hand. Each run is a plain PySpark job with Tidegate
+attached. Every Spark version has its own environment, which contains PySpark and what `pip install tidegate` installs.
+"Standalone" is a master with two workers, "YARN" a resource manager with two node managers, and "local" is
+`local-cluster`, whose executors are processes too. `tidegate doctor` and `gate.capabilities()` report the same for your
+own job.
 """
 
 
@@ -54,7 +55,7 @@ def _cell(check: str, found: dict[str, Any]) -> str:
 
 def _details(runs: Runs) -> str:
     """Why something is not there, each reason once."""
-    lines = ["## Where it says no", ""]
+    lines = ["## Why something does not work", ""]
     told: dict[tuple[str, str], list[str]] = {}
     for (spark, cluster), found in runs.items():
         for one in found.get("checks", ()):
