@@ -1,14 +1,14 @@
-"""What can be plugged in, found by entry points and registered by name.
+"""Extension points: parts that other packages provide through entry points, or that a script registers by name.
 
-| kind | what the entry point names |
+| kind | what an entry point refers to |
 |---|---|
 | `proposers` | a `Proposer` class, or a function that makes one: `Evaluation` → proposals for the arbiter |
-| `controllers` | a class with `plan(evaluation)`, made without arguments; it decides past the arbiter and the guards |
-| `guards` | a function: an action and its context → the action that may go on, and why |
-| `forecasters` | a function of streams and horizon that makes a bank of forecasts |
-| `schedulers` | a class with `schedule(problem, rng)`, made without arguments |
-| `providers` | a function of the fleet's file and folder that makes what starts and stops hosts |
-| `commands` | a function whose parameters Typer understands; it becomes `tidegate NAME` |
+| `controllers` | a class with `plan(evaluation)`, created without arguments; it replaces the arbiter and the guards |
+| `guards` | a function: an action and its context → the action that is allowed (or none), and why |
+| `forecasters` | a function of streams and horizon that returns a forecaster |
+| `schedulers` | a class with `schedule(problem, rng)`, created without arguments |
+| `providers` | a function of the fleet's file and folder that returns a `Provider`, which starts and stops hosts |
+| `commands` | a function with Typer parameters; it becomes `tidegate NAME` |
 
 The groups are `tidegate.proposers` and so on. `tidegate.testing` has a conformance check for each kind.
 """
@@ -27,7 +27,7 @@ _registered: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
 
 
 def register(kind: str, name: str, part: Any) -> None:
-    """Make a part known in this process, without packaging it.
+    """Register a part in this process, without packaging it.
 
     >>> register("proposers", "doctest-proposer", object)
     >>> "doctest-proposer" in names("proposers")
@@ -38,18 +38,18 @@ def register(kind: str, name: str, part: Any) -> None:
 
 
 def forget(kind: str, name: str) -> None:
-    """Take back what `register` made known."""
+    """Undo `register`."""
     _registered[_checked(kind)].pop(name, None)
 
 
 def names(kind: str) -> tuple[str, ...]:
-    """All that are there, those of other packages included, in a fixed order."""
+    """The names of all parts of a kind, registered or installed, sorted."""
     found = {point.name for point in entry_points(group=f"tidegate.{_checked(kind)}")}
     return tuple(sorted(found | _registered[kind].keys()))
 
 
 def part(kind: str, name: str) -> Any:
-    """What is registered under this name; what was registered in this process goes before what is installed."""
+    """The part of this name. One that was registered in this process takes precedence over an installed one."""
     if name in _registered[_checked(kind)]:
         return _registered[kind][name]
     for point in entry_points(group=f"tidegate.{kind}", name=name):
@@ -59,15 +59,15 @@ def part(kind: str, name: str) -> Any:
             raise InvalidInput(f"{kind[:-1]} {name!r} ({point.value}) cannot be loaded: {error}") from error
     if hint := how_to_install(kind, name):
         raise InvalidInput(hint)
-    raise InvalidInput(f"there is no {kind[:-1]} named {name!r}; there are: {', '.join(names(kind)) or 'none'}")
+    raise InvalidInput(f"there is no {kind[:-1]} named {name!r}; available: {', '.join(names(kind)) or 'none'}")
 
 
 def make(kind: str, name: str) -> Any:
-    """A new one of this name."""
+    """Create a new instance of the part of this name."""
     return part(kind, name)()
 
 
 def _checked(kind: str) -> str:
     if kind not in KINDS:
-        raise ValueError(f"there are {', '.join(KINDS)}, not {kind!r}")
+        raise ValueError(f"the kind must be one of {', '.join(KINDS)}, not {kind!r}")
     return kind

@@ -1,4 +1,4 @@
-"""Which extra brings a library that is not installed: `pip install tidegate` alone brings what attaching needs."""
+"""Which extra installs which library. `pip install tidegate` alone installs what attaching needs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def extras() -> tuple[Capability, ...]:
 
 
 def how_to_get(module: str | None) -> str | None:
-    """What to install where a module of ours is missing; None for a module that no extra brings.
+    """What to install if a module is missing; None for a module that no extra installs.
 
     >>> how_to_get("sklearn.decomposition")
     "scikit-learn is not installed: pip install 'tidegate[analysis]'"

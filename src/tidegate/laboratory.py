@@ -1,7 +1,7 @@
-"""What comes with `tidegate-lab`, the package of demonstrations and experiments, and how to get it.
+"""The parts of `tidegate-lab`, the package of demonstrations and experiments.
 
-The product never imports the laboratory. It finds what is installed by entry points, and this list only serves to say
-what to install.
+The product never imports the laboratory. It finds installed parts through entry points. This list is only used to tell
+the user what to install.
 """
 
 from __future__ import annotations

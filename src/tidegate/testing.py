@@ -1,6 +1,6 @@
-"""Conformance checks for parts that others plug in: what Tidegate relies on, one check per kind.
+"""Conformance checks for extensions: what Tidegate relies on, one check per extension point.
 
-Each raises an `AssertionError` that says what is wrong, so a test is one line: `check_proposer(MyProposer)`.
+A check raises an `AssertionError` that says what is wrong, so a test is one line: `check_proposer(MyProposer)`.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ def evaluations(policy: Policy | None = None, load: Callable[[int], int] = lambd
 
 
 def check_proposer(make: Callable[[], Proposer]) -> None:
-    """A proposer: its name, pure `propose`, a memory that can be saved, and no trace of what was only proposed."""
+    """A proposer has a name and a memory that can be saved. `propose` has no side effects."""
     proposer = make()
-    assert isinstance(proposer.name, str) and proposer.name, "a proposer has a name"  # noqa: PT018
+    assert isinstance(proposer.name, str) and proposer.name, "a proposer needs a name"  # noqa: PT018
     for loaded in (lambda step: 200, lambda step: 200 + 80 * step, lambda step: 0):
         proposer, silent = make(), make()
         for evaluation in evaluations(load=loaded):
@@ -67,16 +67,16 @@ def check_proposer(make: Callable[[], Proposer]) -> None:
             before = _saved(proposer)
             plan = proposer.propose(evaluation)
             _check_plan(plan)
-            assert _saved(proposer) == before, "propose must not change the memory: watch and learn may"
-            assert proposer.propose(evaluation) == plan, "propose gives the same answer when it is asked again"
-        assert _saved(proposer) == _saved(silent), "what was proposed and not carried out must leave no trace"
+            assert _saved(proposer) == before, "propose must not change the memory; only watch and learn may"
+            assert proposer.propose(evaluation) == plan, "propose must return the same plan when it is called again"
+        assert _saved(proposer) == _saved(silent), "a proposal that was not carried out must not change the memory"
         proposer.learn(_decision(plan), Receipt())
         if proposer.memory is not None:
             from_tree(type(proposer.memory), to_tree(proposer.memory))
 
 
 def check_controller(make: Callable[[], Planner]) -> None:
-    """A controller: a plan for every evaluation, the same again for the same evaluations."""
+    """A controller returns a plan for every evaluation, and the same plans for the same evaluations."""
     for loaded in (lambda step: 200, lambda step: 200 + 80 * step):
         first, again = make(), make()
         for evaluation in evaluations(load=loaded):
@@ -86,7 +86,7 @@ def check_controller(make: Callable[[], Planner]) -> None:
 
 
 def check_guard(guard: Guard) -> None:
-    """A guard: an action, or none, and a reason whenever it is not the action that was wanted."""
+    """A guard returns an action or None, and a reason whenever that is not the proposed action."""
     pool = _observation(0, 100, 100).pool
     for action in (
         ScaleExecutors(1),
@@ -97,12 +97,12 @@ def check_guard(guard: Guard) -> None:
         memory = GuardMemory()
         allowed, reason = guard(action, GuardContext(1e6, pool, Policy(), memory))
         assert allowed is None or isinstance(allowed, Action), f"a guard returns an action or None, not {allowed!r}"
-        assert allowed == action or isinstance(reason, Reason), "a guard that holds or changes an action says why"
-        assert memory == GuardMemory(), "a guard remembers nothing: what passes may only be recommended"
+        assert allowed == action or isinstance(reason, Reason), "a guard that holds or changes an action must say why"
+        assert memory == GuardMemory(), "a guard must not change the memory: the action may only be recommended"
 
 
 def check_forecaster(make: Callable[[int, int], Forecaster]) -> None:
-    """A bank of forecasts: shapes, ordered intervals, missing samples, and the same answer for the same samples."""
+    """A forecaster accepts missing samples and is deterministic. Shapes and intervals are checked too."""
     first, again = make(3, 4), make(3, 4)
     for step in range(120):
         values = np.array([100.0 + step, 50.0, np.nan if step % 7 == 0 else 10.0 * np.sin(step / 5)])
@@ -111,52 +111,52 @@ def check_forecaster(make: Callable[[int, int], Forecaster]) -> None:
     found, repeated = first.forecast(), again.forecast()
     for name in ("mean", "lower", "upper"):
         part = getattr(found, name)
-        assert part.shape == (3, 4), f"{name} has one row a stream and one column a step, not {part.shape}"
+        assert part.shape == (3, 4), f"{name} must have one row per stream and one column per step, not {part.shape}"
         assert np.array_equal(part, getattr(repeated, name)), "the same samples must lead to the same forecasts"
-    assert (found.lower <= found.upper).all(), "the lower edge lies below the upper one"
-    assert found.trusted.shape == (3,), "one flag a stream says whether it is to be trusted"
+    assert (found.lower <= found.upper).all(), "the lower edge must not exceed the upper edge"
+    assert found.trusted.shape == (3,), "trusted must have one flag per stream"
 
 
 def check_scheduler(make: Callable[[], Scheduler]) -> None:
-    """A scheduler: every task on a host that exists, within capacity where that is possible, repeatable by its seed."""
+    """A scheduler gives every task a host of the problem, and the result depends only on the random generator."""
     from tidegate.placement import Problem
 
     problem = Problem.from_arrays(np.full((6, 1, 1), 200.0), np.full((6, 1), 500.0))
     found = make().schedule(problem, np.random.default_rng(3))
     again = make().schedule(problem, np.random.default_rng(3))
     names = {host.name for host in problem.hosts}
-    assert len(found.assignment) == 6, "every task has a host"
-    assert set(found.assignment.values()) <= names, "a task runs on a host of the problem"
-    assert found.assignment == again.assignment, "all chance comes from the generator"
+    assert len(found.assignment) == 6, "every task must have a host"
+    assert set(found.assignment.values()) <= names, "every task must run on a host of the problem"
+    assert found.assignment == again.assignment, "all randomness must come from the generator"
 
 
 def check_provider(provider: Any, host: Any) -> None:
-    """A provider: a host is started, known to live, and stopped; stopping twice is stopping once."""
+    """A provider starts a host, reports that it is alive, and stops it. Stopping is idempotent."""
     handle = provider.start(host)
-    assert isinstance(handle, str) and handle, "a handle is a text by which the host is found again"  # noqa: PT018
-    assert provider.alive(handle) is not False, "a host that was just started is not known to be gone"
+    assert isinstance(handle, str) and handle, "a handle must be a non-empty text that identifies the host"  # noqa: PT018
+    assert provider.alive(handle) is not False, "a host that was just started must not be reported as gone"
     provider.stop(handle)
     provider.stop(handle)
-    provider.abandon(host)  # after a start that failed; where nothing has come of it, nothing happens
-    assert provider.alive(handle) is not True, "a host that was stopped is gone"
+    provider.abandon(host)  # called after a failed start; there may be nothing to remove
+    assert provider.alive(handle) is not True, "a host that was stopped must not be reported as alive"
 
 
 def check_command(command: Callable[..., Any]) -> None:
-    """A command: parameters that Typer understands, and help with an example."""
+    """A command has parameters that Typer understands, and help with an example."""
     import typer
 
     app = typer.Typer(add_completion=False)
     app.command()(command)
     told = typer.main.get_command(app).help or ""
-    assert told.partition("Example:")[0].strip(), "the docstring says what the command does"
+    assert told.partition("Example:")[0].strip(), "the docstring must say what the command does"
     assert "Example: tidegate " in told, "the docstring ends with an example: Example: tidegate …"
 
 
 def _check_plan(plan: Plan) -> None:
-    assert isinstance(plan, Plan), f"a plan is wanted, not {plan!r}"
+    assert isinstance(plan, Plan), f"the result must be a Plan, not {plan!r}"
     for proposal in plan.proposals:
-        assert isinstance(proposal.action, Action), f"{proposal.action!r} is no action"
-        assert proposal.reason.code and proposal.reason.text, "every proposal says why"  # noqa: PT018
+        assert isinstance(proposal.action, Action), f"{proposal.action!r} is not an action"
+        assert proposal.reason.code and proposal.reason.text, "every proposal must say why"  # noqa: PT018
 
 
 def _saved(proposer: Proposer) -> Any:

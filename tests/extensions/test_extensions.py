@@ -166,7 +166,7 @@ def test_the_example_of_the_page_runs_as_it_is_written() -> None:
 
 
 def test_an_unknown_name_says_what_there_is() -> None:
-    with pytest.raises(InvalidInput, match="no proposer named 'nobody'; there are: none"):
+    with pytest.raises(InvalidInput, match="no proposer named 'nobody'; available: none"):
         extensions.part("proposers", "nobody")
     with pytest.raises(ValueError, match="not 'toasters'"):
         extensions.names("toasters")

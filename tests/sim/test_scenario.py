@@ -264,19 +264,19 @@ events:
         parse_scenario(text, "s.yaml")
     assert sorted(found.value.problems) == sorted(
         [
-            "line 4: h is there twice",
+            "line 4: h is defined twice",
             "line 6: no host stands in region mars",
             "line 10: a has a cycle: x → y → x",
             "line 16: b.z reads ghost, which is no operator of b",
             "line 17: b.v needs gpu, which no host has",
-            "line 18: b is there twice",
+            "line 18: b is defined twice",
             "line 21: b.w: 1 weights for 2 instances",
             "line 22: b.u: 3 rows of weights for 2 instances of w",
             "line 23: b.t: custom routing needs weights",
             "line 25: no host is named nobody",
             "line 26: KillOperator at 99 s comes after the end (60 s)",
-            "line 28: KillNode at 5 s comes before late is there (9 s)",
-            "line 29: late is there twice",
+            "line 28: KillNode at 5 s comes before late exists (9 s)",
+            "line 29: late is defined twice",
         ]
     )
 

@@ -21,8 +21,8 @@ _TITLES = {
 }
 _HEAD = """# What works where
 
-`make test-versions` writes this page from its runs; do not edit it by hand. Each run is a plain PySpark job with Tidegate
-attached. Every Spark version has its own environment, which contains PySpark and what `pip install tidegate` installs.
+`make test-versions` writes this page from its runs; do not edit it by hand. Each run is a plain PySpark job with
+Tidegate attached. Every Spark version has its own environment with PySpark and what `pip install tidegate` installs.
 "Standalone" is a master with two workers, "YARN" a resource manager with two node managers, and "local" is
 `local-cluster`, whose executors are processes too. `tidegate doctor` and `gate.capabilities()` report the same for your
 own job.

@@ -1,4 +1,4 @@
-"""One protocol for every scheduler, and all of them by name."""
+"""The interface of all schedulers, and the schedulers by name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Rule = Callable[[Problem, np.random.Generator], IntArray]  # the host of every t
 
 
 class Scheduler(Protocol):
-    """Anything that turns a problem into a schedule; all chance comes from the generator."""
+    """Turns a problem into a schedule. All randomness comes from the generator."""
 
     def schedule(self, problem: Problem, rng: np.random.Generator) -> Schedule:
         """A host for every task, with at most `problem.max_migrations` running tasks moved."""
@@ -31,7 +31,7 @@ class Scheduler(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RuleScheduler:
-    """A rule behind the protocol: its plan is kept within the cap on migrations and measured."""
+    """A rule as a scheduler: its assignment is limited to the allowed migrations and measured."""
 
     rule: Rule
 
@@ -49,7 +49,7 @@ SCHEDULERS: Mapping[str, Scheduler] = {
 
 
 def scheduler(name: str) -> Scheduler:
-    """The scheduler of that name, those that are plugged in included.
+    """The scheduler of this name, built in or installed.
 
     >>> problem = Problem.from_arrays(np.full((4, 1, 1), 250.0), np.full((4, 1), 500.0))
     >>> scheduler("tidegate").schedule(problem, np.random.default_rng(1)).used_hosts
@@ -64,7 +64,7 @@ def scheduler(name: str) -> Scheduler:
 
 
 def unknown_scheduler(name: str) -> str | None:
-    """What is wrong with a name; None if there is a scheduler of that name."""
+    """An error message, or None if a scheduler of this name exists."""
     if name in SCHEDULERS:
         return None
     known = (*SCHEDULERS, *extensions.names("schedulers"))

@@ -87,7 +87,7 @@ def _repeated(named: Iterator[Where]) -> Iterator[Finding]:
     seen: set[str] = set()
     for *where, name in named:
         if str(name) in seen:
-            yield tuple(where), f"{name} is there twice"
+            yield tuple(where), f"{name} is defined twice"
         seen.add(str(name))
 
 
@@ -189,7 +189,7 @@ def _event_findings(scenario: Scenario) -> Iterator[Finding]:
         if isinstance(event, NewNode | NewOperator | NewSinusOperator):
             born = hosts if isinstance(event, NewNode) else operators
             if event.id in born:
-                yield ("events", index, "id"), f"{event.id} is there twice"
+                yield ("events", index, "id"), f"{event.id} is defined twice"
             born.setdefault(event.id, event.at_s)
     for index, event in enumerate(scenario.events):
         where = ("events", index)
@@ -199,7 +199,7 @@ def _event_findings(scenario: Scenario) -> Iterator[Finding]:
                 kind = "host" if isinstance(event, KillNode) else "operator (write application.operator)"
                 yield (*where, "id"), f"no {kind} is named {event.id}"
             elif event.at_s < born[event.id]:
-                message = f"{event.event} at {event.at_s:g} s comes before {event.id} is there ({born[event.id]:g} s)"
+                message = f"{event.event} at {event.at_s:g} s comes before {event.id} exists ({born[event.id]:g} s)"
                 yield (*where, "at_s"), message
         if isinstance(event, ScheduleTasks) and event.scheduler and (unknown := unknown_scheduler(event.scheduler)):
             yield (*where, "scheduler"), unknown

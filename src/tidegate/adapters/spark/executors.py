@@ -179,7 +179,7 @@ def settle_executors(spark: SparkSession, target: int, limit_s: float = 180.0) -
     while len(registered := watcher.executors()) != target:
         if time.monotonic() > deadline_s:
             raise EnvironmentUnfit(
-                f"requested {target} executors, but {len(registered)} are there after {limit_s:.0f} s"
+                f"requested {target} executors, but {len(registered)} are registered after {limit_s:.0f} s"
             )
         staying = tuple(executor for executor in registered if executor.id not in leaving)
         if len(staying) > target:
