@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from tidegate.domain.cost import BatchCost
@@ -39,3 +40,13 @@ def test_a_change_is_noticed() -> None:
     """Tasks that had blurred become equal: waves count again."""
     memory = _told(_BLURRED_S, 200)
     assert _told(_WAVES_S, 200, memory).in_waves
+
+
+@pytest.mark.parametrize("in_waves", [True, False])
+def test_a_small_difference_is_told_apart_in_spite_of_noise(in_waves: bool) -> None:
+    """32 tasks on 18 slots: two waves are as good as 16 slots, which is 9 % of the batch's time."""
+    memory, noise = WavesMemory(), np.random.default_rng(1).lognormal(0.0, 0.05, 200)
+    cost, slots = BatchCost(batch_s=0.0, row_s=0.001, overhead_s=0.3), 16 if in_waves else 18
+    for factor in noise.tolist():
+        learn(memory, cost, WarmBatch(12_500, 18, [32], [1.0], (0.3 + 12.5 / slots) * factor))
+    assert memory.in_waves is in_waves

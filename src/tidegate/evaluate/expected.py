@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 
 import numpy as np
 
+from tidegate.evaluate.forecast.analogues import Analogues, find_analogues
 from tidegate.evaluate.forecast.arrivals import FINE_S, ArrivalForecaster, Recent
 from tidegate.evaluate.table import Flags, Floats, Ints
 
 PATH_S, PATH_STEP_S = 900.0, 10.0
 """How far ahead arrivals are forecast, and in which steps."""
+ANALOGUES_S = 3600.0
+"""How far back to look for situations like the present one."""
 ALL_AT_ONCE = 64
 """Up to this many applications are forecast together, which costs hardly more than one."""
 
@@ -102,6 +106,10 @@ class Expected:
     def recent(self, place: int, lasts_s: float) -> Floats:
         """Past arrivals in rows per second, in steps of `FINE_S`, oldest first; empty if unknown."""
         return self._arrivals.recent(place, lasts_s)
+
+    def analogues(self, place: int, rows_per_s: float, ahead_s: float) -> Analogues | None:
+        """What followed when the load was at this level, in steps of `FINE_S`; None if it never was."""
+        return find_analogues(self.recent(place, ANALOGUES_S), rows_per_s, ceil(ahead_s / FINE_S))
 
     def prepare(self, places: list[int]) -> None:
         """Compute these together: one after another would take many times as long."""

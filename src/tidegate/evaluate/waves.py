@@ -16,10 +16,10 @@ from tidegate.domain.cost import BatchCost
 from tidegate.model.batch import batch_time
 from tidegate.model.slotpath import effective_slots_at
 
-_APART = 1.1
+_APART = 1.05
 """Batches for which the rules differ by less say nothing about them."""
 _LEAST_BATCHES = 30
-_CLEARLY = 0.25
+_CLEARLY = 0.5
 """Waves are abandoned only if the squared error without them is at most this share of the error with them."""
 _MEMORY = 50
 

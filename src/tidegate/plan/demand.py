@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from tidegate.domain import ExecutorPool, RunningBatch
 from tidegate.evaluate.evaluation import ApplicationEvaluation, Evaluation
 from tidegate.evaluate.expected import ArrivalPath
+from tidegate.evaluate.forecast.arrivals import FINE_S
 from tidegate.evaluate.table import Floats
 from tidegate.model.rollout import Query
 from tidegate.model.sharing import room
@@ -15,6 +18,8 @@ _BAND = 0.25
 """How far arrivals may deviate if there is no forecast."""
 _LEAST_BAND, _MOST_BAND = 0.1, 0.5
 """Range of the deviation assumed when a forecast is not trusted; within it, the forecast's own interval decides."""
+_RARELY = 0.05
+"""Share of analogues below the lower edge and above the upper one."""
 _AGE_GROUPS = 4
 _COLD_S = 10.0
 """Executors younger than this would delay a batch: their JVM and Python workers are cold."""
@@ -74,26 +79,43 @@ def _left_s(batch: RunningBatch, now_s: float) -> float:
 def path_of(seen: ApplicationEvaluation, steps: int, step_s: float, lead_s: float) -> Floats:
     """Arrivals to expect: lower edge, mean and upper edge, in rows per second at each step.
 
-    The edges count in full until new executors could be ready, and fade out after that: executors for later arrivals
-    can still be requested later.
+    They follow a trusted forecast. An untrusted one would extrapolate every burst, so what followed in similar
+    situations takes its place, or, without any, the recent level with a wide band. The edges count in full until new
+    executors could be ready, and fade out after that: executors for later arrivals can still be requested later.
     """
     workload = seen.workload
     assert workload is not None
     path = seen.path
     if path is None or not path.trusted:
-        # Use the recent trend with a wide band: an untrusted forecast would extrapolate every burst.
         expected, band = workload.expected_rows_per_s, _BAND
         if path is not None:
             spread = float(path.upper[0] - path.mean[0]) / max(expected, 1e-9)
             band = min(max(spread, _LEAST_BAND), _MOST_BAND)
         edges = (min(workload.arrival_rows_per_s, (1 - band) * expected), expected, (1 + band) * expected)
-        lower, mean, upper = np.repeat(np.array(edges)[:, None], steps, axis=1)
+        lower, mean, upper = with_analogues(seen, np.array(edges), (_RARELY, None, 1 - _RARELY), steps, step_s)
     else:
         lower, mean, upper = (_stretch(part, path, steps, step_s) for part in (path.lower, path.mean, path.upper))
     at_s = (np.arange(steps) + 0.5) * step_s
     counts = np.clip(2.0 - at_s / max(lead_s, step_s), 0.0, 1.0)
     paths = np.stack([mean + counts * (lower - mean), mean, mean + counts * (upper - mean)])
     return np.asarray(np.maximum(paths, 0.0))
+
+
+def with_analogues(
+    seen: ApplicationEvaluation, levels: Floats, shares: Sequence[float | None], steps: int, step_s: float
+) -> Floats:
+    """For each level: the path that starts there and follows the analogues as far as they can be trusted.
+
+    `shares` says which quantile of the analogues belongs to each level; None is their mean.
+    """
+    assert seen.workload is not None
+    constant = np.repeat(levels[:, None], steps, axis=1)
+    found = seen.expected.analogues(seen.place, seen.workload.expected_rows_per_s, steps * step_s)
+    if found is None:
+        return constant
+    likely = np.stack([found.mean if share is None else found.quantile(share) for share in shares])
+    at = ((np.arange(steps) + 0.5) * step_s // FINE_S).astype(np.int64)
+    return np.asarray(constant + found.trust * (likely[:, at] - constant))
 
 
 def _stretch(values: Floats, path: ArrivalPath, steps: int, step_s: float) -> Floats:

@@ -34,7 +34,7 @@ _LONGEST_QUEUE_S = 1800.0
 """A queue that takes longer to clear counts as one that takes this long."""
 _CHURN_S = 5.0
 """Executor-seconds that a change costs by itself, because of cold caches and moved state."""
-_FULL = 0.85
+_FULL = 0.95
 """Utilisation that a pool can sustain; used to compute what a coming peak needs."""
 _COMFORT = 0.8
 """Share of the objective that latencies may reach, at the forecast's upper edge, in a pool to shrink to. A size that

@@ -19,7 +19,7 @@ from tidegate.evaluate.evaluation import ApplicationEvaluation, Evaluation
 from tidegate.evaluate.table import Floats
 from tidegate.model.rollout import Candidate, rollout
 from tidegate.model.slotpath import ExecutorStart, ramp
-from tidegate.plan.demand import path_of, query_of, room_for
+from tidegate.plan.demand import path_of, query_of, room_for, with_analogues
 from tidegate.plan.outcomes import WARMUP_S
 from tidegate.plan.wording import executors
 
@@ -28,6 +28,8 @@ _LATER_S = 5.0
 _STEP_S = 2.0
 _KEPT = 0.5
 """Share of an objective's slack that waiting may use. The rest is for errors of the model."""
+_CAUTION = 0.75
+"""Quantile of past continuations to wait for: the mean of a skewed load would end every burst too soon."""
 _HARM = 0.1
 """Share of the error budget below which rows over the objective do no harm."""
 
@@ -91,11 +93,12 @@ def _patience_s(seen: ApplicationEvaluation) -> float:
 
 
 def _arrivals(seen: ApplicationEvaluation, steps: int, lead_s: float) -> Floats:
-    """A trusted forecast, otherwise the recent trend: an untrusted forecast is no reason to hurry."""
+    """A trusted forecast. Otherwise a high quantile of what followed in such situations, or the recent level."""
     assert seen.workload is not None
     if seen.path is not None and seen.path.trusted:
         return np.asarray(path_of(seen, steps, _STEP_S, lead_s)[1])
-    return np.full(steps, seen.workload.expected_rows_per_s)
+    level = np.array([seen.workload.expected_rows_per_s])
+    return np.asarray(with_analogues(seen, level, (_CAUTION,), steps, _STEP_S)[0])
 
 
 def _slots(evaluation: Evaluation, first: int, last: int, steps: int, startup_s: float) -> Floats:

@@ -31,7 +31,7 @@ LOOK_EVERY_S = 5.0
 _PRESSED_EVERY_S = 1.0
 STARTUP_S = 8.0
 """How long an executor takes to register, until it has been measured."""
-_LEAST_WATCH_S, _MOST_WATCH_S = 45.0, 1200.0
+_LEAST_WATCH_S, _MOST_WATCH_S = 45.0, 600.0
 """How long a smaller size has to be enough before the pool shrinks to it."""
 _HOUR_S, USUAL_CHANGES = 3600.0, 4
 """A normal number of pool changes per hour. Each change beyond it makes the next one more expensive."""
@@ -193,7 +193,7 @@ class PoolSize(Proposer):
         memory, saved = self.memory, (now - size) / now
         base_s = max(_LEAST_WATCH_S, 3.0 * (memory.startup_s + WARMUP_S))
         restless = max(1.0, len(memory.changed) / USUAL_CHANGES) if saved < _LARGE_STEP else 1.0
-        return min(base_s * max(1.0, 0.5 / saved) * restless**2 * max(1, memory.watched.returns(size)), _MOST_WATCH_S)
+        return min(base_s * max(1.0, 0.5 / saved) * restless * max(1, memory.watched.returns(size)), _MOST_WATCH_S)
 
     def _far_enough(self, evaluation: Evaluation, usable: list[ApplicationEvaluation], wanted: int) -> int:
         """The size to grow to, so that the next growth is not due at once.
