@@ -95,7 +95,8 @@ def find_analogues(past: Floats, now: float, steps: int) -> Analogues | None:
         return None
     # Many moments of which one carries all the weight are one, and a hundred that hardly resemble are none.
     evidence = min(total * total / float(weights @ weights), total) * _EVERY / _INDEPENDENT
-    paths = np.lib.stride_tricks.sliding_window_view(past, steps)[moments + 1] * (scale ** _persistence(past, floor))[:, None]
+    followed = np.lib.stride_tricks.sliding_window_view(past, steps)[moments + 1]
+    paths = followed * (scale ** _persistence(past, floor))[:, None]
     most = _HEADROOM * max(float(past.max()), now)
     return Analogues(np.minimum(paths, most), weights / total, evidence / (evidence + _ENOUGH))
 
