@@ -15,7 +15,8 @@ The groups are `tidegate.proposers` and so on. `tidegate.testing` has a conforma
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from tidegate.domain import InvalidInput
@@ -42,9 +43,15 @@ def forget(kind: str, name: str) -> None:
     _registered[_checked(kind)].pop(name, None)
 
 
+@cache
+def installed(kind: str) -> tuple[EntryPoint, ...]:
+    """Entry points of installed packages. They are searched once per process, because that reads every package."""
+    return tuple(entry_points(group=f"tidegate.{_checked(kind)}"))
+
+
 def names(kind: str) -> tuple[str, ...]:
     """The names of all parts of a kind, registered or installed, sorted."""
-    found = {point.name for point in entry_points(group=f"tidegate.{_checked(kind)}")}
+    found = {point.name for point in installed(kind)}
     return tuple(sorted(found | _registered[kind].keys()))
 
 
@@ -52,7 +59,9 @@ def part(kind: str, name: str) -> Any:
     """The part of this name. One that was registered in this process takes precedence over an installed one."""
     if name in _registered[_checked(kind)]:
         return _registered[kind][name]
-    for point in entry_points(group=f"tidegate.{kind}", name=name):
+    for point in installed(kind):
+        if point.name != name:
+            continue
         try:
             return point.load()
         except Exception as error:

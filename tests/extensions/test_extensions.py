@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from importlib.metadata import EntryPoint, EntryPoints
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +108,7 @@ def test_commands_are_plugged_in_and_replace_none_of_ours() -> None:
 
 def test_a_broken_package_does_not_take_our_commands_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     point = EntryPoint("broken", "no_such_package:command", "tidegate.commands")
-    monkeypatch.setattr(extensions, "entry_points", lambda **_: EntryPoints([point]))
+    monkeypatch.setattr(extensions, "installed", lambda _: (point,))
     app = typer.Typer()
     app.command("ours")(lambda: typer.echo("ours"))
     add_plugged_in(app, taken={"ours"})
@@ -116,6 +116,13 @@ def test_a_broken_package_does_not_take_our_commands_with_it(monkeypatch: pytest
     found = CliRunner().invoke(app, ["broken", "--any", "argument"]).exception
     assert isinstance(found, InvalidInput)
     assert "command 'broken' (no_such_package:command) cannot be loaded" in str(found)
+
+
+def test_installed_packages_are_searched_once() -> None:
+    extensions.installed.cache_clear()
+    for _ in range(3):
+        extensions.names("guards")
+    assert extensions.installed.cache_info().misses == 1
 
 
 def test_a_proposer_that_learns_while_it_proposes_is_found_out() -> None:

@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 from tidegate.adapters.spark.restartablequery import RestartableQuery
-from tidegate.domain import ApplicationSample, BatchSample, InvalidInput, LatencySample, OperatorSample
+from tidegate.domain import (
+    ApplicationSample,
+    ArrivalSample,
+    BatchSample,
+    InvalidInput,
+    LatencySample,
+    OperatorSample,
+)
 from tidegate.domain.policy import Policy
 from tidegate.evaluate.measurement import plan_measurements
 from tidegate.fleet.applicationfigures import ApplicationFigures
@@ -120,6 +127,16 @@ def test_figures_are_sums_over_a_window() -> None:
     assert rescaled is not None
     assert (rescaled.replicas, rescaled.utilisation) == (2, pytest.approx(0.25)), "only batches of the new size count"
     assert figures.summary(300.0).load_slots is None, "old batches say nothing about now"
+
+
+def test_the_load_is_that_of_the_rows_that_arrive() -> None:
+    """On a full host fewer rows are processed than arrive. The slots that they need are still known."""
+    figures = ApplicationFigures()
+    for number in range(1, 5):
+        now_s = 100.0 + 5 * number
+        arrived = ArrivalSample(now_s, 100 * number)  # 20 rows/s, of which 10 are processed, at 50 ms each
+        figures.take(ApplicationSample("a", (batch(number, now_s - 5.0, 50, 2.5),), now_s, 5.0, arrival=arrived), now_s)
+    assert figures.summary(120.0).load_slots == pytest.approx(1.0)
 
 
 def test_what_the_plan_asks_for_is_measured_over_the_window_and_nothing_else() -> None:

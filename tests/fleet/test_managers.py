@@ -291,3 +291,47 @@ def test_a_region_relieves_a_hot_host_grows_and_gives_an_empty_host_back() -> No
     small = [replace(x, slots=0.1) for x in (a, b)]
     assert asks((one, two), *small) == [RemoveHost("e2")]
     assert asks((one, two), small[0], replace(small[1], assigned="e2", host="e2")) == [MoveApplication("a", "e2")]
+
+
+class Region:
+    """A region with two hosts of two slots; its manager is asked every 5 s."""
+
+    def __init__(self) -> None:
+        self.manager = RegionHosts(ReliefRule("east", cool_down_s=60.0))
+        self.time_s = 1000.0
+
+    def asks(self, a: float, b: float, c: float) -> list[Action]:
+        """`a` and `b` are on the first host, `c` on the second."""
+        hosts = (FleetHost("e1", "east", 2), FleetHost("e2", "east", 2))
+        needs = (("a", a, "e1"), ("b", b, "e1"), ("c", c, "e2"))
+        applications = tuple(FleetApplication(name, "east", need, host, host) for name, need, host in needs)
+        seen = evaluation(FleetSample(hosts, applications), self.time_s, Standing(0.0))
+        self.time_s += 5.0
+        self.manager.watch(seen)
+        return [proposal.action for proposal in self.manager.propose(seen).proposals]
+
+
+def test_a_short_peak_moves_applications_but_starts_no_host() -> None:
+    region = Region()
+    for _ in range(24):
+        assert region.asks(0.9, 0.3, 0.6) == []
+    assert region.asks(1.8, 0.3, 0.9) == [MoveApplication("b", "e2")], "the first host is overloaded now"
+    asked = [region.asks(1.4, 0.4, 1.2) for _ in range(36)]
+    assert [] in asked, "only the current load has risen: 3 slots ÷ 80 % and the spare are more than two hosts"
+    assert asked[-1] == [AddHost("east+1", "east")], "it lasts"
+
+
+def test_a_load_that_fills_every_host_does_not_wait() -> None:
+    region = Region()
+    for _ in range(24):
+        assert region.asks(0.9, 0.3, 0.6) == []
+    assert AddHost("east+1", "east") in region.asks(2.0, 0.6, 1.8), "4.4 slots on two hosts of two"
+
+
+def test_a_short_lull_empties_no_host() -> None:
+    region = Region()
+    for _ in range(24):
+        assert region.asks(0.9, 0.3, 0.6) == []
+    asked = [region.asks(0.1, 0.1, 0.1) for _ in range(36)]
+    assert asked[0] == []
+    assert asked[-1] == [MoveApplication("c", "e1")], "it lasts"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from tidegate.adapters.sim.fleet_load import made_up_days, per_second, regional_
 from tidegate.domain.errors import InvalidInput
 from tidegate_lab.experiments import multilevel
 from tidegate_lab.experiments.multilevel_loads import LOADS, read_minutes
-from tidegate_lab.experiments.multilevel_scenario import ALLOWED, WANDER, fleet, load, static_size
+from tidegate_lab.experiments.multilevel_scenario import ALLOWED, WANDER, fleet, fleet_file, load, static_size
 
 SPEC = fleet(("europe",), (1.0,))
 
@@ -53,3 +55,22 @@ def test_every_variant_runs_on_the_same_rows_and_is_judged_alike() -> None:
     assert both.totals.latencies.rows == pytest.approx(static.totals.latencies.rows, rel=1e-3)
     again, _ = trial.run("model-based", learned=learned)
     assert again.cost > 0
+
+
+def test_the_fleets_file_sets_sizes_and_clocks_and_leaves_the_rest_to_the_defaults() -> None:
+    written = fleet_file(fleet(), "threshold", {"europe": 3, "asia": 2, "america": 2}, elastic=True)
+    assert written.model_fields_set == {"regions", "most_hosts", "host", "timing", "managers", "policy"}
+    assert written.host.model_fields_set == {"slots"}
+    assert written.timing.model_fields_set == {"poll_s"}
+    assert written.managers.model_fields_set == {"policy", "period_s", "silence_s", "alone_pause_s"}
+    assert written.policy.model_fields_set == {"mode", "applications"}
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_jobs_give_the_same_results_on_any_number_of_cores(cores: int) -> None:
+    told: list[tuple[int, int]] = []
+    jobs = {"seven": partial(max, 3, 7), "three": partial(min, 3, 7)}
+    found = multilevel.run_all(jobs, lambda done, total, what: told.append((done, total)), cores)
+    assert found == {"seven": 7, "three": 3}
+    assert told[0] == (0, 2)
+    assert len(told) >= 2

@@ -69,11 +69,11 @@ class ApplicationFigures:
         # The first batch includes the cost of cold processes, so it says little about the load.
         warm = [batch for batch in recent if not batch.warming]
         span_s = self._span_s(warm)
-        busy = [batch.busy_s for batch in warm if batch.busy_s is not None]
+        busy = [(batch.busy_s, batch.rows) for batch in warm if batch.busy_s is not None]
         latencies = [batch.latency.p99_s for batch in recent if batch.latency is not None]
         operators = self.batches[-1].operators if self.batches else ()
         return Figures(
-            load_slots=sum(busy) / span_s if busy and span_s else None,
+            load_slots=self._load_slots(busy, span_s) if busy and span_s else None,
             latency_p99_s=max(latencies, default=None),
             rows_done=self.rows_done,
             parallelism={operator.name: operator.parallelism for operator in operators},
@@ -98,6 +98,13 @@ class ApplicationFigures:
             min(1.0, busy_s / (replicas * span_s)),
             busy_s / rows if rows else None,
         )
+
+    def _load_slots(self, busy: list[tuple[float, int]], span_s: float) -> float:
+        """Slots for the rows that arrive. Those processed may be fewer, on a full host, or more, after a pause."""
+        busy_s, rows = sum(one for one, _ in busy), sum(rows for _, rows in busy)
+        if not rows:
+            return busy_s / span_s
+        return busy_s / rows * self._arrival_rows_per_s(rows, span_s)
 
     def _measured(self) -> dict[str, float]:
         """Means over the window of the metrics in the measurement plan."""

@@ -46,22 +46,31 @@ class Bookkeeper:
         """Handle lost hosts: their applications become unplaced, and what is left of the hosts is removed."""
         lost = [name for name, state in states.items() if state is HostState.LOST]
         hosts = self._registry.hosts()
+        # Read once: every write makes the registry read all applications again.
+        assigned: dict[str, list[str]] = {name: [] for name in lost}
+        for application, app in self._registry.applications().items() if lost else ():
+            if app.host in assigned:
+                assigned[app.host].append(application)
         for name in lost:
             silent_s = self._judge.silent_s(name)
             event = "host-gone" if self._keeper.leaving(name) else "host-lost"
             with self._registry.together():
                 self._registry.note(event, name, f"last answered {silent_s:.1f} s ago")
-                for application, app in self._registry.applications().items():
-                    if app.host == name:
-                        self._registry.assign(application, None)
-                        self._lost_s[application] = self._clock.steady_s() - silent_s
-                        self._registry.note("application-lost", application, f"with {name}")
+                for application in assigned[name]:
+                    self._registry.assign(application, None)
+                    self._lost_s[application] = self._clock.steady_s() - silent_s
+                    self._registry.note("application-lost", application, f"with {name}")
             self._keeper.clear_away(name, hosts[name])
             self._judge.forget(name)
             del states[name]
-        if self._lost_s:
-            for application, (host, tenancy) in tenancies(glances).items():
-                if tenancy.phase is Phase.RUNNING and host in states and application in self._lost_s:
+        recovered = [
+            (application, host)
+            for application, (host, tenancy) in (tenancies(glances).items() if self._lost_s else ())
+            if tenancy.phase is Phase.RUNNING and host in states and application in self._lost_s
+        ]
+        if recovered:
+            with self._registry.together():
+                for application, host in recovered:
                     took_s = self._clock.steady_s() - self._lost_s.pop(application)
                     self._registry.note("application-recovered", application, f"on {host} after {took_s:.1f} s")
         return lost

@@ -6,9 +6,13 @@ product's own hosts, regions and centre. The learning policies are trained on th
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +37,7 @@ Told = Callable[[int, int, str], None]  # done, total, what comes next
 
 DAYS = 5
 TRAINING_WEEK, JUDGED_WEEK = datetime(1998, 5, 18), datetime(1998, 5, 25)  # Mondays; the later one is evaluated
+VARIANTS = ("static", "application", "infrastructure", "both")
 LEARNERS = ("q-learning", "model-based")
 
 
@@ -111,40 +116,46 @@ def compare(source: RecordedLoad, seed: int) -> dict[str, dict[str, float]]:
     return {name: {key: outcome.figures()[key] for key in keys} for name, outcome in runs.items()}
 
 
-def run(seed: int = 1, out: Path | None = None, told: Told | None = None, days: int = DAYS) -> dict[str, Any]:
-    """Size the static fleet, train, and run every variant on the same rows; with `out`, draw the results."""
-    steps, done = 19, 0
+def judged_rows(spec: FleetSpec, seed: int, days: int) -> Floats:
+    return load(spec, LOADS[0], JUDGED_WEEK, days, np.random.default_rng([seed, 1]))
 
-    def tell(what: str) -> None:
-        nonlocal done
-        if told:
-            told(min(done, steps - 1), steps, what)
-        done += 1
 
+def vary(variant: str, size: Size, seed: int, days: int) -> Outcome:
+    """One of the four ways to control the fleet."""
+    spec = fleet()
+    trial = Trial(spec, judged_rows(spec, seed, days), size)
+    if variant == "static":
+        return trial.static()
+    return trial.run("threshold", tasks=variant != "infrastructure", hosts=variant != "application")[0]
+
+
+def train_and_run(policy: str, size: Size, seed: int, days: int) -> Outcome:
+    """Both levels elastic, with a policy that has learned from the week before."""
+    spec = fleet()
+    earlier = load(spec, LOADS[0], TRAINING_WEEK, days, np.random.default_rng([seed, 2]))
+    _, learned = Trial(spec, earlier, size).run(policy)
+    del earlier
+    return Trial(spec, judged_rows(spec, seed, days), size).run(policy, learned=learned)[0]
+
+
+def run(
+    seed: int = 1, out: Path | None = None, told: Told | None = None, days: int = DAYS, cores: int | None = None
+) -> dict[str, Any]:
+    """Size the static fleet and run every variant on the same rows; with `out`, draw the results.
+
+    Runs are independent of each other, so they use all cores. The result does not depend on how many there are.
+    """
+    tell = told or (lambda done, total, what: None)
     spec, source = fleet(), LOADS[0]
-    tell("load")
-    rows = load(spec, source, JUDGED_WEEK, days, np.random.default_rng([seed, 1]))
-    earlier = load(spec, source, TRAINING_WEEK, days, np.random.default_rng([seed, 2]))
-    size = static_size(spec, rows, tell)
-    trial = Trial(spec, rows, size)
-    tell("static")
-    outcomes = {"static": trial.static()}
-    tell("application")
-    outcomes["application"], _ = trial.run("threshold", hosts=False)
-    tell("infrastructure")
-    outcomes["infrastructure"], _ = trial.run("threshold", tasks=False)
-    tell("both")
-    outcomes["both"], _ = trial.run("threshold")
-    policies = {"threshold": outcomes["both"]}
-    for name in LEARNERS:
-        tell(f"{name}: training")
-        _, learned = Trial(spec, earlier, size).run(name)
-        tell(f"both, {name}")
-        policies[name], _ = trial.run(name, learned=learned)
-    loads: dict[str, Any] = {}
-    for one in LOADS if source.find() else ():
-        tell(f"policies on {one.name}")
-        loads[one.name] = compare(one, seed)
+    tell(0, 1, "load")
+    size = static_size(spec, judged_rows(spec, seed, days), lambda what: tell(0, 1, what))
+    jobs: dict[str, Callable[[], Any]] = {name: partial(train_and_run, name, size, seed, days) for name in LEARNERS}
+    jobs |= {name: partial(vary, name, size, seed, days) for name in VARIANTS}
+    jobs |= {one.name: partial(compare, one, seed) for one in (LOADS if source.find() else ())}
+    found = run_all(jobs, tell, cores)
+    outcomes: dict[str, Outcome] = {name: found[name] for name in VARIANTS}
+    policies: dict[str, Outcome] = {"threshold": outcomes["both"], **{name: found[name] for name in LEARNERS}}
+    loads = {one.name: found[one.name] for one in LOADS if one.name in found}
     document = {
         "simulated": {name: outcome.figures() for name, outcome in outcomes.items()},
         "policies": {name: outcome.figures() for name, outcome in policies.items()},
@@ -163,6 +174,27 @@ def run(seed: int = 1, out: Path | None = None, told: Told | None = None, days: 
 
         draw_courses({name: o.timeline for name, o in outcomes.items()}, spec, out / "multilevel.png")
         draw_policies({name: o.timeline for name, o in policies.items()}, spec, out / "multilevel-policies.png")
-    if told:
-        told(steps, steps, "done")
     return document
+
+
+def run_all(jobs: Mapping[str, Callable[[], Any]], tell: Told, cores: int | None = None) -> dict[str, Any]:
+    """Run every job, in processes if there are several cores. List the longest first, so that none waits for it."""
+    results: dict[str, Any] = {}
+    workers = min(cores or usable_cores(), len(jobs))
+    if workers <= 1:
+        for name, job in jobs.items():
+            tell(len(results), len(jobs), name)
+            results[name] = job()
+        return results
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        names = {pool.submit(job): name for name, job in jobs.items()}
+        tell(0, len(jobs), f"{len(jobs)} runs on {workers} cores")
+        for future in as_completed(names):
+            results[names[future]] = future.result()
+            tell(len(results), len(jobs), f"{names[future]} is done")
+    return results
+
+
+def usable_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -136,6 +136,8 @@ class SimulatedFleet:
         self.readings, self.journal = Readings(plant), NoJournal()
         self.host_policy = config.policy.model_copy(update={"interval_s": config.managers.period_s})
         self._figures = {app.name: ApplicationFigures() for app in plant.spec.applications}
+        self._reports: dict[str, Reported] = {}
+        """What hosts report in this period. Region and centre read the same reports."""
         self.hosts: dict[str, SimulatedHost] = {}
         regions = plant.spec.regions if levels.hosts else ()
         clock = SimClock(plant)
@@ -191,6 +193,7 @@ class SimulatedFleet:
     def _step(self) -> None:
         for host in self.hosts.values():
             host.world.fresh = True
+        self._reports.clear()
         if self.plant.time_s % int(self.config.managers.period_s) == 0:
             for host in self.hosts.values():
                 host.step()
@@ -229,6 +232,11 @@ class SimulatedFleet:
         return Standing(self.silent_s)
 
     def _report(self, application: str) -> Reported:
+        if application not in self._reports:
+            self._reports[application] = self._make_report(application)
+        return self._reports[application]
+
+    def _make_report(self, application: str) -> Reported:
         figures = self._figures[application].summary(float(self.plant.time_s))
         host = self.hosts.get(self.plant.host_of[application])
         alone = host.parts.asking.memory.changes.get(application, 0) if host is not None else 0

@@ -66,7 +66,10 @@ def most_tasks(spec: FleetSpec) -> dict[str, dict[str, int]]:
 
 
 def fleet_file(spec: FleetSpec, policy: str, hosts: Mapping[str, int], elastic: bool) -> FleetConfig:
-    """The fleet's file. If hosts are elastic, a region may have up to twice the static number."""
+    """The fleet's file. If hosts are elastic, a region may have up to twice the static number.
+
+    Besides sizes and objectives it sets only what depends on how often runners step; all else are a user's defaults.
+    """
     rules = {
         region: {"min_hosts": 1 if elastic else count, "max_hosts": 2 * count if elastic else count}
         for region, count in hosts.items()
@@ -75,20 +78,16 @@ def fleet_file(spec: FleetSpec, policy: str, hosts: Mapping[str, int], elastic: 
         {
             "regions": rules,
             "most_hosts": sum(rule["max_hosts"] for rule in rules.values()),
-            "host": {"slots": SLOTS, "applications": len(KINDS) * len(SIZES)},
-            "timing": {"poll_s": CENTRE_S, "spare_s": 300, "move_pause_s": 600},
-            "fill": 0.85,
+            "host": {"slots": SLOTS},
+            "timing": {"poll_s": CENTRE_S},
             "managers": {
                 "policy": policy,
                 "period_s": HOST_S,
                 "silence_s": 2 * CENTRE_S,
                 "alone_pause_s": HOST_S,
-                "refill_s": 600,
-                "spare": 0.1,
             },
             "policy": {
                 "mode": "apply",
-                "guards": {"disruptions_per_hour": 1000},  # tokens limit restarts
                 "applications": {app.name: {"objective": {"latency_s": app.objective_s}} for app in spec.applications},
             },
         }

@@ -7,7 +7,8 @@ it becomes requests.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from tidegate.domain import AddHost, FleetHost, FleetSample, HostState, MoveApplication, Proposal, Reason, RemoveHost
 from tidegate.evaluate.evaluation import Evaluation
@@ -32,7 +33,7 @@ class ReliefRule:
     most_applications: int = 8
     """Maximum number of applications on one host."""
     cool_down_s: float = 60.0
-    """Minimum time between a change of the number of hosts and the next emptying."""
+    """Minimum time between a change of the number of hosts and the next emptying; also the memory of the usual load."""
 
 
 @dataclass(slots=True)
@@ -40,10 +41,18 @@ class RegionMemory:
     hosts: int = 0
     changed_s: float | None = None
     """When the number of hosts last changed."""
+    usual: dict[str, float] = field(default_factory=dict)
+    """By application: slots, as an exponential mean over the cool-down."""
+    watched_s: float | None = None
 
 
 class RegionHosts(Proposer):
-    """If a host is overloaded, an application moves; if the region is overloaded, a host is requested."""
+    """If a host is overloaded, an application moves; if the region is overloaded, a host is requested.
+
+    A move takes seconds, so it follows the current load. A host takes minutes to start and to empty, so the number of
+    hosts follows the usual load: one that came and went for the noise of a minute would only cause moves. There are
+    never fewer hosts than the current load fills.
+    """
 
     name = "region"
 
@@ -56,6 +65,19 @@ class RegionHosts(Proposer):
         if hosts != self.memory.hosts:
             self.memory.changed_s = evaluation.time_s if self.memory.hosts else None
             self.memory.hosts = hosts
+        if evaluation.fleet is not None:
+            self._learn_usual(evaluation.fleet, evaluation.time_s)
+
+    def _learn_usual(self, fleet: FleetSample, now_s: float) -> None:
+        """`usual ← w·usual + (1 − w)·now`, w = exp(−Δt ÷ cool-down). A new application starts with its load."""
+        memory = self.memory
+        gap_s = 0.0 if memory.watched_s is None else max(now_s - memory.watched_s, 0.0)
+        keep = math.exp(-gap_s / self._rule.cool_down_s) if self._rule.cool_down_s > 0 else 0.0
+        memory.usual = {
+            one.name: keep * memory.usual.get(one.name, one.need) + (1.0 - keep) * one.need
+            for one in fleet.applications
+        }
+        memory.watched_s = now_s
 
     def propose(self, evaluation: Evaluation) -> Plan:
         fleet, rule = evaluation.fleet, self._rule
@@ -63,16 +85,18 @@ class RegionHosts(Proposer):
         if fleet is None or not hosts:
             return Plan()
         unit = max(host.slots for host in hosts)
-        work = {one.name: one.need / unit for one in fleet.applications}
-        seating = Seating(_views(fleet, hosts, unit, rule.most_applications), work)
-        relief = self._relieve(seating)
-        busy = sum(work.values())
-        needed = self._needed(busy, len(work), rule.spare)
+        views = _views(fleet, hosts, unit, rule.most_applications)
+        now = {one.name: one.need / unit for one in fleet.applications}
+        relief = self._relieve(Seating(views, now))
+        usual = {name: self.memory.usual.get(name, need * unit) / unit for name, need in now.items()}
+        busy = sum(now.values())
+        needed = self._needed(now, usual, rule.spare)
         here = len(hosts)
         state = f"{rule.region}: {here} hosts, {busy / (sum(host.slots for host in hosts) / unit):.0%} busy"
         if needed > here:
-            load = f"the load is {busy:.1f} hosts ÷ {rule.fill:.0%} + {rule.spare:g} spare"
-            seats = f"{len(work)} applications with at most {rule.most_applications} per host"
+            load = f"the usual load is {sum(usual.values()):.1f} hosts ÷ {rule.fill:.0%} + {rule.spare:g} spare"
+            load += f", now {busy:.1f}"
+            seats = f"{len(now)} applications with at most {rule.most_applications} per host"
             reason = Reason("more-hosts", f"{rule.region} needs {needed} hosts and has {here}: {load}, {seats}")
             more = [AddHost(f"{rule.region}+{number + 1}", rule.region) for number in range(needed - here)]
             growth = [Proposal(action, reason, score=float(needed - here), urgent=busy > here) for action in more]
@@ -80,15 +104,17 @@ class RegionHosts(Proposer):
         rested = self.memory.changed_s is None or evaluation.time_s - self.memory.changed_s >= rule.cool_down_s
         if relief or not rested or any(host.state is not HostState.READY for host in hosts):
             return Plan(tuple(relief), (Reason("hold-region", f"{state}, {needed} needed"),))
-        if self._needed(busy, len(work), rule.spare + rule.margin) >= here:
+        if self._needed(now, usual, rule.spare + rule.margin) >= here:
             return Plan(reasons=(Reason("hold-region", f"{state}, {needed} needed"),))
-        return Plan(tuple(self._empty_one(seating)), (Reason("hold-region", f"{state}, {needed} needed"),))
+        emptied = self._empty_one(Seating(views, usual))
+        return Plan(tuple(emptied), (Reason("hold-region", f"{state}, {needed} needed"),))
 
-    def _needed(self, busy: float, applications: int, spare: float) -> int:
-        """Hosts for the load and the number of applications, including `spare` hosts of free room."""
-        by_work = math.ceil(busy / self._rule.fill + spare - 1e-9)
-        seats = math.ceil(applications / self._rule.most_applications)
-        return max(self._rule.least_hosts, by_work, math.ceil(busy - 1e-9), seats)
+    def _needed(self, now: Mapping[str, float], usual: Mapping[str, float], spare: float) -> int:
+        """Hosts for the usual load with `spare` hosts of free room, for the current load, and for every application."""
+        by_usual = math.ceil(sum(usual.values()) / self._rule.fill + spare - 1e-9)
+        by_now = math.ceil(sum(now.values()) - 1e-9)
+        seats = math.ceil(len(now) / self._rule.most_applications)
+        return max(self._rule.least_hosts, by_usual, by_now, seats)
 
     def _relieve(self, seating: Seating) -> list[Proposal]:
         """Move one application from every overloaded host, if another host has room for it."""
