@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.abnormality import series
 from tidegate.evaluate.abnormality import SurpriseDetector
-from tidegate.evaluate.abnormality.tail import insert_sorted, replace_sorted, surprise
+from tidegate.evaluate.abnormality.sortedhistory import insert_sorted, replace_sorted, surprise
 
 NEARBY_ROWS = 200
 

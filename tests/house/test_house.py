@@ -54,8 +54,6 @@ SAME_ROLE = {
     "shares": "shares of classes, planned and carried out",
 }
 """Modules that share a name because they play the same part in different packages."""
-NOT_YET = {"memory", "packing", "policy", "table", "tail", "threshold"}
-"""Modules that share a name and mean different things. This list may only become shorter."""
 
 
 def name(path: Path) -> str:
@@ -98,9 +96,7 @@ def test_a_name_of_the_product_means_one_thing() -> None:
 def test_a_module_name_means_one_thing() -> None:
     found = Counter(path.stem for path in SOURCES if not name(path).startswith(COMMANDS) and path.stem[0] != "_")
     twice = {word for word, times in found.items() if times > 1}
-    assert twice == set(SAME_ROLE) | NOT_YET, (
-        "name the new module after what it holds; take off the list what is unique"
-    )
+    assert twice == set(SAME_ROLE), "name the new module after what it holds; take off the list what is unique"
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=name)

@@ -31,7 +31,7 @@ from tidegate.evaluate.saturation import Saturation
 from tidegate.load.profile import Burst, Constant
 from tidegate.plan.admission import FIRST_ROWS
 from tidegate.plan.classes import Classes
-from tidegate.plan.classes.memory import ClassesMemory
+from tidegate.plan.classes.classesmemory import ClassesMemory
 from tidegate.plan.planner import Plan
 
 

@@ -11,7 +11,7 @@ from tidegate.view.report import write_report
 from tidegate_lab.arena.figures import draw_pareto
 from tidegate_lab.arena.judge import ORACLE, STATIC, TIDEGATE, elasticity, holds
 from tidegate_lab.arena.play import Run
-from tidegate_lab.arena.table import ranked
+from tidegate_lab.arena.standings import ranked
 from tidegate_lab.arena.tournament import BEST, Tournament
 
 _MOST_CHANGES = 60

@@ -42,7 +42,7 @@ def arena(
     """
     from tidegate_lab.arena.program import default_loads, given_loads
     from tidegate_lab.arena.setting import Setting
-    from tidegate_lab.arena.table import summary_table, winners_table
+    from tidegate_lab.arena.standings import summary_table, winners_table
     from tidegate_lab.arena.tournament import chosen, hold_tournament
 
     setting = Setting(

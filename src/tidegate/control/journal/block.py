@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
+from tidegate.control.journal.bitpacking import Joined, Sink, Source, Split
 from tidegate.control.journal.flatten import Node, Numbered, take_in, write_node
 from tidegate.control.journal.kinds import Integers, Shape
-from tidegate.control.journal.packing import Joined, Sink, Source, Split
 from tidegate.control.journal.prediction import NumberColumn, read_columns, write_columns
 from tidegate.control.journal.rebuild import Nothing, read_node
 

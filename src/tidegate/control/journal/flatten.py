@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tidegate.control.journal.bitpacking import Sink
 from tidegate.control.journal.kinds import (
     DECIMAL,
     FALSE,
@@ -22,7 +23,6 @@ from tidegate.control.journal.kinds import (
     Integers,
     write_kinds,
 )
-from tidegate.control.journal.packing import Sink
 from tidegate.control.journal.prediction import NumberColumn
 from tidegate.control.journal.templates import parted
 

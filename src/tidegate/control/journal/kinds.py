@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from tidegate.control.journal.packing import Sink, Source
+from tidegate.control.journal.bitpacking import Sink, Source
 
 SAME, NULL, FALSE, TRUE, INTEGER, DECIMAL, RAW, PATTERN, TEXT, LARGE, SHAPES = range(11)
 """`SAME` is a container equal to the previous one. Values from `SHAPES` on stand for the shapes of containers."""

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tidegate.control.journal.packing import Joined, Numbers, Sink, Source, Split, low_bits, zigzag
+from tidegate.control.journal.bitpacking import Joined, Numbers, Sink, Source, Split, low_bits, zigzag
 
 _SCALE = 20
 _HALF = 1 << (_SCALE - 1)

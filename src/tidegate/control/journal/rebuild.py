@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tidegate.control.journal.bitpacking import Source
 from tidegate.control.journal.kinds import (
     DECIMAL,
     FIXED,
@@ -22,7 +23,6 @@ from tidegate.control.journal.kinds import (
     Shape,
     read_kinds,
 )
-from tidegate.control.journal.packing import Source
 from tidegate.control.journal.templates import joined
 
 

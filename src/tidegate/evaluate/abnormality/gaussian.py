@@ -9,7 +9,7 @@ import numpy as np
 from tidegate.accelerate import kernel
 from tidegate.domain import InvalidInput
 from tidegate.evaluate.abnormality.detector import Floats, Ints, checked_sample, checked_samples, checked_threshold
-from tidegate.evaluate.abnormality.tail import ordered_sum
+from tidegate.evaluate.abnormality.sortedhistory import ordered_sum
 
 GAUSSIAN_THRESHOLD = 1.0 - 1e-12
 """Seven standard deviations: real series are far from normal, and a lower threshold gives many false alarms."""

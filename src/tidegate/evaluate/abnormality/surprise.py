@@ -15,7 +15,7 @@ HISTORY_ROWS = 6048
 
 
 class SurpriseDetector:
-    """Scores samples by how far out they lie in the history of four views (see `views` and `tail`).
+    """Scores samples by how far out they lie in the history of four views (see `views` and `sortedhistory`).
 
     With joint surprise s, a sample is an alarm if x = s² / (s² + bar²) reaches the threshold. The bar is twice as high
     right after an alarm and decays exponentially, so that an episode gives one alarm, and a second one only if it

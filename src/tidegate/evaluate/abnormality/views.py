@@ -15,7 +15,14 @@ import numpy as np
 
 from tidegate.accelerate import kernel
 from tidegate.evaluate.abnormality.detector import Floats, Ints
-from tidegate.evaluate.abnormality.tail import RESOLUTION, insert_sorted, ordered_sum, replace_sorted, spread, surprise
+from tidegate.evaluate.abnormality.sortedhistory import (
+    RESOLUTION,
+    insert_sorted,
+    ordered_sum,
+    replace_sorted,
+    spread,
+    surprise,
+)
 
 VIEWS = 4
 LEVEL, DRIFT, SPREAD, SEASON = range(VIEWS)

@@ -1,6 +1,14 @@
 """Bottlenecks of operators: metrics, bottleneck times, thresholds, levels, and remedies."""
 
 from tidegate.evaluate.bottleneck.diagnosis import LEAST_GAIN, Cause, Diagnosis, diagnose
+from tidegate.evaluate.bottleneck.latencyline import (
+    ThresholdModel,
+    add_latency,
+    fit_latency_line,
+    reference_bottleneck_s,
+    refit,
+    same_order,
+)
 from tidegate.evaluate.bottleneck.levels import bottleneck_levels
 from tidegate.evaluate.bottleneck.links import Links, learn_links
 from tidegate.evaluate.bottleneck.metrics import ApplicationMetrics, OperatorMetrics, aggregate, held_slots
@@ -11,14 +19,6 @@ from tidegate.evaluate.bottleneck.scaling import (
     best_rescaling,
     row_gain_s,
     stage_scaling,
-)
-from tidegate.evaluate.bottleneck.threshold import (
-    ThresholdModel,
-    add_latency,
-    fit_latency_line,
-    reference_bottleneck_s,
-    refit,
-    same_order,
 )
 from tidegate.evaluate.bottleneck.times import BottleneckKind, BottleneckTime, bottleneck_time, worst_operator
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tidegate.managers.policies.policy import OperatorLimits, OperatorView, Wish
+from tidegate.managers.policies.localpolicy import OperatorLimits, OperatorView, Wish
 
 Floats = npt.NDArray[np.float64]
 ACTIONS = (-1, 0, 1)

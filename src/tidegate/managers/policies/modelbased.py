@@ -12,7 +12,7 @@ import numpy as np
 
 from tidegate.domain.errors import InvalidInput
 from tidegate.managers.policies.decision_process import DecisionProcess, Floats
-from tidegate.managers.policies.policy import HOLD, OperatorView, Wish
+from tidegate.managers.policies.localpolicy import HOLD, OperatorView, Wish
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ import numpy as np
 
 from tidegate.domain.errors import InvalidInput
 from tidegate.managers.policies.decision_process import ACTIONS, STAY, DecisionProcess, Floats
-from tidegate.managers.policies.policy import HOLD, OperatorView, Wish
+from tidegate.managers.policies.localpolicy import HOLD, OperatorView, Wish
 from tidegate.managers.policies.threshold import Threshold
 
 

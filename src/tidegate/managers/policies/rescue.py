@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tidegate.managers.policies.policy import OperatorLimits, OperatorView, Wish
+from tidegate.managers.policies.localpolicy import OperatorLimits, OperatorView, Wish
 
 _MOST_AT_ONCE = 3
 _BUSY = 0.8

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidegate.managers.policies.policy import HOLD, OperatorLimits, OperatorView, Wish
+from tidegate.managers.policies.localpolicy import HOLD, OperatorLimits, OperatorView, Wish
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,9 @@ from tidegate.domain import Decision, Outcome, Proposal, Reason, Receipt, SetSha
 from tidegate.evaluate.evaluation import Evaluation
 from tidegate.evaluate.table import Floats
 from tidegate.plan.classes.allocation import share_by_level
+from tidegate.plan.classes.classesmemory import ClassesMemory, busy_slots, remember, smooth_backlogs
 from tidegate.plan.classes.limits import bound_bursts, hold_back, standing_bounds, to_hold_back
 from tidegate.plan.classes.member import Members, classes_of, load_of, members_of, rows_limits
-from tidegate.plan.classes.memory import ClassesMemory, busy_slots, remember, smooth_backlogs
 from tidegate.plan.classes.mpc import CpuGrants, step
 from tidegate.plan.classes.shares import class_shares
 from tidegate.plan.demand import warm_slots
