@@ -90,7 +90,7 @@ def test_flink_never_shrinks_below_two_fifths_at_once() -> None:
 
 
 def test_flink_stays_inside_its_band() -> None:
-    scaler = flink.Flink(catch_up_s=0.0)
+    scaler = flink.Flink(flink.FlinkSettings(catch_up_s=0.0))
     assert scaler.after(10, target=70.0, true_rate=100.0, lag=0.0) == 10
     assert scaler.after(10, target=101.0, true_rate=100.0, lag=0.0) == 15
     assert scaler.after(10, target=30.0, true_rate=100.0, lag=0.0) == 5

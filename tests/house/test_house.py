@@ -20,7 +20,6 @@ COMMANDS = ("src/tidegate/cli/", "lab/src/tidegate_lab/commands/")
 
 LONG_FILES: set[str] = set()
 MANY_PARAMETERS = {
-    "lab/src/tidegate_lab/arena/rivals/flink.py": {"__init__"},  # the published settings
     "src/tidegate/adapters/sim/cluster.py": {"__init__"},  # a public constructor: every call names the few it changes
     "src/tidegate/evaluate/forecast/anchor.py": {"_say", "step"},
     "src/tidegate/evaluate/forecast/arima.py": {"_update"},

@@ -51,7 +51,7 @@ RIVALS: dict[str, Entry] = {
     "dhalion": Entry(Dhalion, ({"shrink": 0.9}, {"slack": 0.6}, {"shrink": 0.9, "slack": 2.0})),
     "ds2": Entry(Ds2, ({"overprovision": 0.0}, {"overprovision": 0.1}, {"overprovision": 0.4}, {"period_s": 30.0})),
     "flink": Entry(
-        Flink,
+        Flink.with_changes,
         (
             {"utilisation": 0.8, "boundary": 0.2},
             {"window_s": 300.0, "down_interval_s": 600.0},
@@ -59,7 +59,8 @@ RIVALS: dict[str, Entry] = {
         ),
     ),
     "flink-1min": Entry(
-        FlinkMinute, ({"utilisation": 0.8}, {"utilisation": 0.6}, {"down_interval_s": 60.0}, {"stabilisation_s": 0.0})
+        FlinkMinute.with_changes,
+        ({"utilisation": 0.8}, {"utilisation": 0.6}, {"down_interval_s": 60.0}, {"stabilisation_s": 0.0}),
     ),
     "daedalus": Entry(Daedalus, ({"busy": 0.8}, {"pause_s": 120.0}, {"busy": 0.95, "pause_s": 300.0})),
 }

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from tidegate_lab.arena.rivals.measures import Measures
 from tidegate_lab.arena.rivals.rival import Rival
@@ -44,36 +46,49 @@ def new_parallelism(current: int, wanted: float, true_rate: float) -> int:
     return math.ceil(current * factor - 1e-9)
 
 
+@dataclass(frozen=True, slots=True)
+class FlinkSettings:
+    """Settings of the autoscaler (`job.autoscaler.*`), with their published defaults."""
+
+    window_s: float = 900.0
+    """Over this window metrics are averaged."""
+    stabilisation_s: float = 300.0
+    """Metrics are discarded for this long after a change."""
+    utilisation: float = 0.7
+    boundary: float = 0.3
+    """Half the width of the band around the utilisation."""
+    catch_up_s: float = 1800.0
+    """Time in which a lag should be worked off. 0: neither lag nor a restart counts."""
+    restart_s: float = 300.0
+    down_interval_s: float = 3600.0
+    """How long shrinking waits."""
+
+
 class Flink(Rival):
     """Averages over a window, with a band and a delay before shrinking."""
 
     name = "flink"
+    defaults: ClassVar[FlinkSettings] = FlinkSettings()
 
-    def __init__(
-        self,
-        window_s: float = 900.0,
-        stabilisation_s: float = 300.0,
-        utilisation: float = 0.7,
-        boundary: float = 0.3,
-        catch_up_s: float = 1800.0,
-        restart_s: float = 300.0,
-        down_interval_s: float = 3600.0,
-    ) -> None:
+    def __init__(self, settings: FlinkSettings | None = None) -> None:
         super().__init__()
-        self.window_s, self.stabilisation_s, self.down_interval_s = window_s, stabilisation_s, down_interval_s
-        self.utilisation, self.boundary = utilisation, boundary
-        self.catch_up_s, self.restart_s = catch_up_s, restart_s
+        self.settings = settings or self.defaults
         self._window: deque[Measures] = deque()
         self._from_s = 0.0
         self._smaller: list[tuple[float, int]] = []
+
+    @classmethod
+    def with_changes(cls, **changes: float) -> Flink:
+        """The defaults, except for these settings."""
+        return cls(replace(cls.defaults, **changes))
 
     def wish(self, now: Measures) -> tuple[int, str] | None:
         if now.time_s < self._from_s:
             return None
         self._window.append(now)
-        while self._window[0].time_s <= now.time_s - self.window_s:
+        while self._window[0].time_s <= now.time_s - self.settings.window_s:
             self._window.popleft()
-        if sum(each.span_s for each in self._window) < self.window_s - 1e-6:
+        if sum(each.span_s for each in self._window) < self.settings.window_s - 1e-6:
             return None
         arrived = sum(each.arrived_rows for each in self._window) / sum(each.span_s for each in self._window)
         done, busy_s = sum(each.done_rows for each in self._window), sum(each.busy_s for each in self._window)
@@ -85,12 +100,13 @@ class Flink(Rival):
 
     def after(self, current: int, target: float, true_rate: float, lag: float) -> int:
         """The new size. Inside the band it stays the same."""
-        most, least = self.utilisation + self.boundary, self.utilisation - self.boundary
-        too_slow = true_rate < capacity(target, most, lag, self.catch_up_s, 0.0)
-        too_fast = true_rate > capacity(target, least, lag, self.catch_up_s, self.restart_s)
+        settings = self.settings
+        most, least = settings.utilisation + settings.boundary, settings.utilisation - settings.boundary
+        too_slow = true_rate < capacity(target, most, lag, settings.catch_up_s, 0.0)
+        too_fast = true_rate > capacity(target, least, lag, settings.catch_up_s, settings.restart_s)
         if not too_slow and not too_fast:
             return current
-        wanted = capacity(target, self.utilisation, lag, self.catch_up_s, self.restart_s)
+        wanted = capacity(target, settings.utilisation, lag, settings.catch_up_s, settings.restart_s)
         return max(1, new_parallelism(current, wanted, true_rate))
 
     def _patient(self, now: Measures, size: int, text: str) -> tuple[int, str] | None:
@@ -98,12 +114,12 @@ class Flink(Rival):
             self._smaller = []
         if size < now.executors:
             self._smaller.append((now.time_s, size))
-            if now.time_s - self._smaller[0][0] < self.down_interval_s:
+            if now.time_s - self._smaller[0][0] < self.settings.down_interval_s:
                 return None
             size = max(each for _, each in self._smaller)
         if size == now.executors:
             return None
-        self._smaller, self._from_s = [], now.time_s + self.stabilisation_s
+        self._smaller, self._from_s = [], now.time_s + self.settings.stabilisation_s
         self._window.clear()
         return size, text
 
@@ -112,14 +128,6 @@ class FlinkMinute(Flink):
     """The same with a window of a minute, as users who care about latency set it."""
 
     name = "flink-1min"
-
-    def __init__(
-        self,
-        window_s: float = 60.0,
-        stabilisation_s: float = 60.0,
-        utilisation: float = 0.7,
-        catch_up_s: float = 300.0,
-        restart_s: float = 30.0,
-        down_interval_s: float = 300.0,
-    ) -> None:
-        super().__init__(window_s, stabilisation_s, utilisation, 0.3, catch_up_s, restart_s, down_interval_s)
+    defaults = FlinkSettings(
+        window_s=60.0, stabilisation_s=60.0, catch_up_s=300.0, restart_s=30.0, down_interval_s=300.0
+    )
