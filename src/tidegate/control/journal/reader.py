@@ -32,8 +32,8 @@ def read_journal(
 ) -> Iterator[Entry | RollUp]:
     """Everything from `since_s` until before `until_s`, oldest first: exact entries if still kept, else roll-ups.
 
-    Decisions that acted stay as entries forever; past the retention period they have no observation. Reading without
-    `observations` is much faster. `after` skips the entries up to that number.
+    Decisions that acted stay as entries as long as the roll-ups of their time; past the retention period they have no
+    observation. Reading without `observations` is much faster. `after` skips the entries up to that number.
     """
     start_s, end_s = -inf if since_s is None else since_s, inf if until_s is None else until_s
     path = Path(path)
