@@ -25,7 +25,6 @@ MANY_PARAMETERS = {
     "src/tidegate/evaluate/forecast/arima.py": {"_update"},
     "src/tidegate/evaluate/forecast/intervals.py": {"calibrate"},
     "src/tidegate/evaluate/forecast/regression.py": {"absorb"},
-    "src/tidegate/model/batchwalk.py": {"_jump"},  # arrays of an inner loop
 }
 """What does not keep the rules yet. The lists may only become shorter."""
 

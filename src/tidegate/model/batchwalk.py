@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,6 +61,19 @@ class Columns:
     first_trigger_s: float
 
 
+class _Pace(NamedTuple):
+    """The latest batch of each column, and how it differs from the one before."""
+
+    apart_s: Floats
+    """From its start to the next one."""
+    took_s: Floats
+    late_s: Floats
+    """By how much it overran the next trigger; negative if it did not."""
+    growth_s: Floats
+    """By how much longer it took, per batch since the one before."""
+    growth_before_s: Floats
+
+
 def walk(world: Columns, batch_left_s: float, batch_rows: float, pause_s: Floats, horizon_s: float) -> BatchWalk:
     """All batches that start within the horizon, and one more. Rows still waiting then continue at its rate."""
     arrived, interval_s, trigger_s = world.arrived, world.interval_s, world.first_trigger_s
@@ -107,7 +121,8 @@ def walk(world: Columns, batch_left_s: float, batch_rows: float, pause_s: Floats
                 until_s = np.where(ended, _lookup(world, before_s), until_s)
             # Rows left waiting by a limit arrived at another rate than current ones, so jumps are short.
             longest_s = np.where(came > end, horizon_s / _JUMPS / 2, horizon_s / _JUMPS) if limited else most_s
-            jump = _jump(until_s, longest_s, next_s, apart_s, took_s, growth_s, growth_before_s, late_s, period_s)
+            pace = _Pace(apart_s, took_s, late_s, growth_s, growth_before_s)
+            jump = _jump(pace, np.minimum(until_s - next_s, longest_s), period_s)
             jump *= going
             if np.count_nonzero(jump):
                 # The last of these batches takes all rows that have arrived by its start, or its limit.
@@ -146,26 +161,17 @@ def _lookup(world: Columns, time_s: Floats) -> Floats:
     return world.steady_until_s[np.arange(columns), model_step]
 
 
-def _jump(
-    until_s: Floats,
-    longest_s: Floats,
-    next_s: Floats,
-    apart_s: Floats,
-    took_s: Floats,
-    growth_s: Floats,
-    growth_before_s: Floats,
-    late_s: Floats,
-    period_s: Floats,
-) -> Floats:
-    """How many batches may follow whose times keep growing at the same rate.
+def _jump(pace: _Pace, room_s: Floats, period_s: Floats) -> Floats:
+    """How many batches may follow within `room_s` whose times keep growing at the same rate.
 
     Over m batches the error is m²/2 of the change in growth, which bounds m. So do the time until arrivals or slots
     change, and the time at which overrunning batches are in step with their triggers again, or the reverse.
     """
+    apart_s, took_s, late_s, growth_s, growth_before_s = pace
     slope_s = np.abs(growth_s) + _TICK
     spare_s = period_s - took_s
     overran = late_s > 0
-    jump = np.minimum(until_s - next_s, longest_s) / (apart_s + slope_s)
+    jump = room_s / (apart_s + slope_s)
     jump = np.minimum(jump, np.sqrt(_CLOSE * took_s / (np.abs(growth_s - growth_before_s) + _TICK)))
     jump = np.minimum(jump, np.minimum(_MOST_GROWTH * took_s, np.abs(spare_s)) / slope_s)
     slips = overran & (spare_s > 0)
