@@ -12,8 +12,8 @@ import numpy as np
 
 from tidegate.evaluate.forecast.blending import MEMORIES, UNKNOWN, score, weigh
 from tidegate.evaluate.forecast.history import LAGS, PACES, History, seasonal_levels
-from tidegate.evaluate.forecast.intervals import ABOVE, BELOW, calibrate, first_interval, reach
-from tidegate.evaluate.forecast.regression import BATCH, absorb, batch_size, robust_weights
+from tidegate.evaluate.forecast.intervals import ABOVE, BELOW, IssuedInterval, calibrate, first_interval, reach
+from tidegate.evaluate.forecast.regression import BATCH, WeightedOutcomes, absorb, batch_size, robust_weights
 from tidegate.evaluate.forecast.rows import Bools, Floats, Ints, Layout, Singles
 
 SEASONS = 2
@@ -83,6 +83,20 @@ def learned_layout(coverage: float) -> Layout[Learned]:
     )
 
 
+class NewSamples(NamedTuple):
+    """The new samples of some streams, already in their history. Every anchor learns from the same ones."""
+
+    rows: Ints
+    """The streams."""
+    values: Floats
+    """NaN: missing."""
+    history: History
+    ring: Singles
+    """The samples of all streams."""
+    seasons: Ints
+    """Seasons in use, short and long; 0 for none."""
+
+
 class Said(NamedTuple):
     """What an anchor keeps in addition to its columns. Arrays over streams."""
 
@@ -123,11 +137,9 @@ def current_weights(anchor: Said, learned: Learned, rows: Ints, newest: Ints) ->
     return weigh(learned.losses, (guesses != 0.0) | _ALWAYS_SPEAKS)
 
 
-def step(
-    anchor: Said, learned: Learned, history: History, ring: Singles, rows: Ints, values: Floats, seasons: Ints,
-    trend: Floats, arima: Floats, alpha: float,
-) -> None:  # fmt: skip
-    """Learn from the new samples of these streams (NaN: missing), already in `history`, and forecast again."""
+def step(anchor: Said, learned: Learned, new: NewSamples, trend: Floats, arima: Floats, alpha: float) -> None:
+    """Learn from new samples and forecast again. `trend` and `arima` are those members' forecasts for this step."""
+    rows, values, history, ring, seasons = new
     size = anchor.base.shape[1]
     ahead = size - BATCH
     newest = history.age.astype(np.int64) - 1
@@ -141,7 +153,8 @@ def step(
         _judge(learned, before, target, outcome, alpha, ahead)
         all_said[made_at, _TARGET:] = before[_TARGET:].T
     _learn(anchor, learned, rows, newest, ahead)
-    said = _say(learned, history, before, base, _seasonal(ring, rows, newest, seasons, ahead), trend, arima)
+    said = _described(history, before, base, _seasonal(ring, rows, newest, seasons, ahead))
+    _say(said, learned, history, trend, arima)
     slot = rows * size + newest % size
     all_said[slot] = said.T
     all_base[slot] = history.recent[0]
@@ -158,10 +171,10 @@ def _judge(learned: Learned, said: Floats, target: Floats, outcome: Bools, alpha
     guesses = said[_COLUMN_OF_MEMBER]
     score(learned.losses, learned.judged, guesses - target, (guesses != 0.0) | _ALWAYS_SPEAKS)
     share = 1.0 / outcomes
-    mean, lower, upper, unit = said[_MEAN : _UNIT + 1]
+    interval = IssuedInterval(*said[_MEAN : _UNIT + 1])
     loss = learned.blend_loss
-    loss += np.maximum(1.0 - MEMORIES[-1], share) * ((mean - target) ** 2 - loss)
-    calibrate(learned.interval, target, mean, lower, upper, unit, alpha, ahead, outcomes)
+    loss += np.maximum(1.0 - MEMORIES[-1], share) * ((interval.mean - target) ** 2 - loss)
+    calibrate(learned.interval, target, interval, alpha, ahead, outcomes)
     x = said[:FEATURES]
     mean_square = (x * x).sum(axis=0) / FEATURES
     energy = learned.energy
@@ -190,9 +203,8 @@ def _learn(anchor: Said, learned: Learned, rows: Ints, newest: Ints, ahead: int)
     at = (newest[due, None] - ahead - back) % size + rows[due, None] * size
     said = anchor.said.reshape(-1, _COLUMNS).take(at, axis=0)
     weights = said[:, :, _WEIGHT] * (back < waiting[due, None])
-    theta = absorb(
-        anchor.gram, anchor.moment, rows[due], said[:, :, :FEATURES], said[:, :, _TARGET], weights, learned.energy[due]
-    )
+    outcomes = WeightedOutcomes(said[:, :, :FEATURES], said[:, :, _TARGET], weights)
+    theta = absorb(anchor.gram, anchor.moment, rows[due], outcomes, learned.energy[due])
     learned.theta[:, due] = theta.T
     waiting[due] = 0.0
 
@@ -208,11 +220,9 @@ def _seasonal(ring: Singles, rows: Ints, newest: Ints, seasons: Ints, ahead: int
     return levels
 
 
-def _say(
-    learned: Learned, history: History, before: Floats, base: Floats, seasonal: Floats | None, trend: Floats,
-    arima: Floats,
-) -> Floats:  # fmt: skip
-    now, low, high = history.recent[0], history.low, history.high
+def _described(history: History, before: Floats, base: Floats, seasonal: Floats | None) -> Floats:
+    """A new forecast of which only the features are filled in. `before` and `base` were issued for the present."""
+    now = history.recent[0]
     said = np.zeros((_COLUMNS, len(now)))
     said[:LAGS] = history.recent[1:] - now
     said[LAGS:_SEASONAL] = history.smooth - now
@@ -221,6 +231,12 @@ def _say(
         said[_SEASONAL:FEATURES:2] = np.where(np.isnan(then), 0.0, then)
         made = before[_SEASONAL:FEATURES:2]
         said[_SEASONAL + 1 : FEATURES : 2] = np.where((made != 0.0) & ~np.isnan(base), made + (base - now), 0.0)
+    return said
+
+
+def _say(said: Floats, learned: Learned, history: History, trend: Floats, arima: Floats) -> None:
+    """Fill in the members, their blend and its interval."""
+    now, low, high = history.recent[0], history.low, history.high
     margin = _MARGIN * (high - low)
     floor = np.where(low >= 0.0, 0.0, -np.inf)
     bottom, top = np.maximum(low - margin, floor) - now, high + margin - now
@@ -237,7 +253,6 @@ def _say(
     said[_MEAN], said[_UNIT] = mean, unit
     said[_LOWER] = np.where(known, np.maximum(mean - below, least), np.minimum(low - now, mean))
     said[_UPPER] = np.where(known, np.maximum(mean + above, least), np.maximum(high - now, mean))
-    return said
 
 
 def forget_season(anchor: Said, learned: Learned, place: int, stream: int, slot: int) -> None:

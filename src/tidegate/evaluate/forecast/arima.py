@@ -187,7 +187,7 @@ def learn(arima: Arima, values: Floats, order: Order, forgetting: float, alpha: 
     residual = error
     if np.count_nonzero(updating):
         limit = _OUTLIER * np.sqrt(errors[0])
-        left = _update(arima, w, np.minimum(np.maximum(error, -limit), limit), updating, forgetting, p, q)
+        left = _update(arima, w, np.minimum(np.maximum(error, -limit), limit), updating, forgetting, order)
         residual = np.where(updating, left, error)
     starting = learnt & ~updating & (strange | ((arima.energy > _NOTHING) & (seen >= 2 * len(x) + d)))
     if np.count_nonzero(starting):
@@ -210,8 +210,9 @@ def learn(arima: Arima, values: Floats, order: Order, forgetting: float, alpha: 
     seen += 1.0
 
 
-def _update(arima: Arima, w: Floats, error: Floats, updating: Bools, forgetting: float, p: int, q: int) -> Floats:
+def _update(arima: Arima, w: Floats, error: Floats, updating: Bools, forgetting: float, order: Order) -> Floats:
     """One step of recursive least squares where `updating`. Returns the error that remains after it."""
+    p, _, q = order
     theta, x, covariance = arima.coefficients, arima.regressors, arima.covariance
     gain = (covariance * x).sum(axis=1)
     scale = updating / (forgetting + (gain * x).sum(axis=0))

@@ -8,6 +8,8 @@ of misses is α whatever the distribution, even if one tail cannot be missed (a 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from tidegate.evaluate.forecast.rows import Floats
@@ -17,6 +19,16 @@ BELOW, ABOVE, QUICK, SLOW, MISSES = range(5)
 _STEP = 0.1
 _STEER = 0.002
 _QUICK, _SLOW = 0.97, 0.998
+
+
+class IssuedInterval(NamedTuple):
+    """An interval as it was issued. Arrays over streams."""
+
+    mean: Floats
+    lower: Floats
+    upper: Floats
+    unit: Floats
+    """The error size at that time, see `reach`."""
 
 
 def first_interval(coverage: float) -> Floats:
@@ -29,28 +41,25 @@ def reach(state: Floats) -> Floats:
     return np.asarray(0.5 * (state[QUICK] + state[SLOW]))
 
 
-def calibrate(
-    state: Floats, value: Floats, mean: Floats, lower: Floats, upper: Floats, unit: Floats, alpha: float, ahead: int,
-    outcomes: Floats,
-) -> None:  # fmt: skip
-    """Learn (in `state`, columns × streams) from intervals issued `ahead` samples ago in units of `unit`.
+def calibrate(state: Floats, value: Floats, issued: IssuedInterval, alpha: float, ahead: int, outcomes: Floats) -> None:
+    """Learn (in `state`, columns × streams) from intervals issued `ahead` samples ago.
 
     Misses are counted against the bounds as issued. Their share then differs from its target by at most log(last ÷
     first quantile) ÷ (samples × step), whatever happens. Far ahead, misses come in long runs, so steps are smaller
     there.
     """
     calm = 1.0 / (1.0 + (ahead - 1) / 12.0)
-    sized = unit > 0.0
+    sized = issued.unit > 0.0
     share = 1.0 / outcomes
     step = sized * (_STEP * calm) * np.maximum(1.0, 5.0 * np.sqrt(share))
     misses = state[MISSES]
     target = 0.5 * misses
-    missed = np.array([value < lower, value > upper])
+    missed = np.array([value < issued.lower, value > issued.upper])
     tails = state[BELOW : ABOVE + 1]
     tails *= np.exp(step * (missed - target))
     np.minimum(np.maximum(tails, 1e-3), 1e3, out=tails)
     misses += sized * _STEER * (alpha - missed[0] - missed[1])
     np.minimum(np.maximum(misses, 0.5 * alpha), 2.0 * alpha, out=misses)
-    size = np.abs(value - mean)
+    size = np.abs(value - issued.mean)
     state[QUICK] += np.maximum((1.0 - _QUICK) * calm, share) * (size - state[QUICK])
     state[SLOW] += np.maximum(1.0 - _SLOW, share) * (size - state[SLOW])

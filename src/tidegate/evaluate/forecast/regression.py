@@ -12,6 +12,8 @@ is predicted directly, without iteration, so errors do not amplify themselves.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from tidegate.evaluate.forecast.rows import Floats, Ints, Singles
@@ -27,6 +29,16 @@ _HUBER = 3.0
 _RIDGE = 1.0  # in samples of typical size
 _RELATIVE_RIDGE = 0.001  # of each feature's own energy
 _LEAST_RIDGE = 1e-30
+
+
+class WeightedOutcomes(NamedTuple):
+    """Outcomes to learn from: streams × samples, newest first."""
+
+    x: Singles
+    """Their features, in a third dimension."""
+    target: Singles
+    weights: Singles
+    """0 where there is no outcome."""
 
 
 def robust_weights(noise: Floats, error: Floats, outcomes: Floats) -> Floats:
@@ -52,13 +64,12 @@ def batch_size(outcomes: Floats) -> Ints:
     return found
 
 
-def absorb(
-    grams: Singles, moments: Singles, rows: Ints, x: Singles, target: Singles, weights: Singles, energy: Floats
-) -> Singles:
-    """Add outcomes (streams × samples, newest first; weight 0: none) and solve for the coefficients.
+def absorb(grams: Singles, moments: Singles, rows: Ints, outcomes: WeightedOutcomes, energy: Floats) -> Singles:
+    """Add outcomes of the streams `rows` and solve for their coefficients.
 
     Grams and moments are those of all streams; `energy` is the mean square of a feature. Returns θ, streams × features.
     """
+    x, target, weights = outcomes
     counted = weights > 0
     since: Ints = np.cumsum(counted, axis=1) - counted  # an outcome fades once for each later one
     weighted = weights * np.power(FORGETTING, since).astype(np.float32)

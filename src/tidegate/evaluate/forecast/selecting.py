@@ -12,6 +12,7 @@ from tidegate.evaluate.forecast.anchor import (
     MEMBERS,
     SEASONS,
     Learned,
+    NewSamples,
     Said,
     current_weights,
     empty_said,
@@ -230,13 +231,11 @@ class SelectingBank:
         follow(trend, history.recent[0])
         learn(arima, now, _ORDER, _FORGETTING, 1 - self.coverage)
         self._find_seasons(views, rows)
-        lags = views.seasons.lags.astype(np.int64)
+        new = NewSamples(rows, now, history, ring, views.seasons.lags.astype(np.int64))
         iterated = path(arima, _ORDER, min(self._horizon, _ARIMA_STEPS))
         for place, ahead in enumerate(self.anchors):
-            step(
-                self._said(place), views.learned[place], history, ring, rows, now, lags, continued(trend, ahead),
-                iterated[min(ahead, _ARIMA_STEPS) - 1], 1 - self.coverage,
-            )  # fmt: skip
+            by_arima = iterated[min(ahead, _ARIMA_STEPS) - 1]
+            step(self._said(place), views.learned[place], new, continued(trend, ahead), by_arima, 1 - self.coverage)
         if views is not self._whole:
             self._columns[:, rows] = views.block
 
