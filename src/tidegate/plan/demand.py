@@ -144,6 +144,21 @@ def warm_slots(pool: ExecutorPool, now_s: float) -> int:
     return sum([each.slots for each in pool.executors if each.since_s <= now_s - _COLD_S]) or pool.slots_per_executor
 
 
+def all_warm_s(pool: ExecutorPool) -> float:
+    """When the executors that joined the pool have warmed up. Batches that started before say little about it.
+
+    Executors that were there from the beginning do not count: a query's own first batch is known to be cold.
+
+    >>> from tidegate.domain import ExecutorSample
+    >>> old, new = (ExecutorSample(name, "here", 2, 0, since_s) for name, since_s in (("0", 0.0), ("1", 95.0)))
+    >>> [all_warm_s(ExecutorPool(pool, requested=2, slots_per_executor=2)) for pool in ((old, new), (old, old))]
+    [105.0, 0.0]
+    """
+    since_s = [executor.since_s for executor in pool.executors]
+    newest_s, oldest_s = max(since_s, default=0.0), min(since_s, default=0.0)
+    return newest_s + _COLD_S if newest_s > oldest_s else oldest_s
+
+
 def room_for(place: int, evaluation: Evaluation, slots: float) -> float:
     """The share of the slots that it can count on: what the others leave free, but at least its fair share.
 

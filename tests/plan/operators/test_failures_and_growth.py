@@ -142,3 +142,24 @@ def test_growth_is_no_memory() -> None:
     before = to_tree(desk.memory)
     answer(desk.proposer, 200.0, plan, {ScaleExecutors(3): Outcome.UNDER_WAY})
     assert to_tree(desk.memory) == before
+
+
+def cold_start(number: int, cold_until: int) -> Observation:
+    """A second executor has just joined. Batches are slow until it is warm, and then as fast as they should be."""
+    slow = 4.0 if number < cold_until else 0.4
+    stages = (operator("read", busy_s=0.1, execute_latency_s=0.1), operator("join", execute_latency_s=slow))
+    made = batch(number, *stages, rows=100 * (number + 1), backlog_rows=1000 * number)
+    sample = ApplicationSample("app", (made,), made.committed_s, 1.0, restartable=True)
+    first, second = pool(2).executors
+    members = (replace(first, since_s=0.0), replace(second, since_s=100.0))
+    return Observation(made.committed_s + 0.1, (sample,), replace(pool(2), executors=members))
+
+
+def test_batches_beside_cold_executors_are_no_reason_for_a_restart() -> None:
+    """They once were: a query was restarted in the middle of a peak, right after the executors that it needed came."""
+    desk = Desk(objective_s=30.0)
+    plans = [desk.look(cold_start(number, cold_until=5)) for number in range(5)]
+    assert not any(plan.proposals for plan in plans)
+    assert not desk.memory.applications["app"].batches
+    desk.look(cold_start(5, cold_until=5))
+    assert len(desk.memory.applications["app"].batches) == 1, "from now on they count"

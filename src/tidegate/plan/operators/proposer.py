@@ -18,6 +18,7 @@ from tidegate.evaluate.bottleneck import (
     worst_operator,
 )
 from tidegate.evaluate.evaluation import ApplicationEvaluation, Evaluation
+from tidegate.plan.demand import all_warm_s
 from tidegate.plan.operators.executorplan import wanted_executors
 from tidegate.plan.operators.instances import live_assignment, plan_migration
 from tidegate.plan.operators.memory import ApplicationMemory, OperatorsMemory, Reversal
@@ -55,12 +56,14 @@ class Operators(Proposer):
         self._changes, self._growth, self._reasons = {}, None, []
         self._forget(evaluation)
         findings: list[Finding] = []
-        looked_into = _looked_into(evaluation)
+        looked_into, warm_s = _looked_into(evaluation), all_warm_s(evaluation.pool)
         for seen in looked_into:
             memory = self.memory.applications.get(seen.name)
             if memory is None:
                 memory = self.memory.applications[seen.name] = ApplicationMemory(seen_s=evaluation.time_s)
-            alarmed = take_in(memory, seen.sample.batches, seen.objective, self.settings)
+            # A batch beside cold executors is slow for a reason that more tasks do not remove.
+            batches = [one for one in seen.sample.batches if one.warming or one.started_s >= warm_s]
+            alarmed = take_in(memory, batches, seen.objective, self.settings)
             alarmed = alarmed or _rises(seen)
             report = seen.sample.rebalance
             rolled_back = None if report is None else self.memory.learn_report(seen.name, report)
