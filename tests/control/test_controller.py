@@ -66,7 +66,7 @@ def test_no_flapping_on_constant_load_with_noise(rate: float) -> None:
     targets = [target for _, target in sizes(entries)]
     turns = [sign for sign, _ in groupby(after > before for before, after in pairwise([1, *targets]))]
     assert turns in ([], [True], [True, False]), f"up for the cold start, perhaps down once, then still: {targets}"
-    assert not [time_s for time_s, _ in sizes(entries) if time_s > 300], "settled"
+    assert not [time_s for time_s, _ in sizes(entries) if time_s > 450], "settled"
 
 
 def test_the_same_observations_give_the_same_decisions() -> None:
