@@ -100,3 +100,13 @@ def test_functions_take_few_parameters(path: Path) -> None:
     found = {one.name for one in functions(path) if parameters(one) > MOST_PARAMETERS and not compiled(one)}
     known = MANY_PARAMETERS.get(name(path), set())
     assert found == known, f"parameters that belong together want a type (at most {MOST_PARAMETERS})"
+
+
+PACKAGES = [*(ROOT / "src/tidegate").glob("*/__init__.py"), *(ROOT / "src/tidegate/adapters").glob("*/__init__.py")]
+
+
+@pytest.mark.parametrize("path", [one for one in PACKAGES if one.parent.name != "adapters"], ids=name)
+def test_a_package_says_what_comes_in_what_goes_out_and_what_it_leaves_alone(path: Path) -> None:
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    said = [line.split(":")[0] for line in text.splitlines()]
+    assert [word for word in said if word in {"In", "Out", "Never touches"}] == ["In", "Out", "Never touches"]

@@ -1,4 +1,9 @@
-"""The vocabulary: immutable values that all other packages use."""
+"""The vocabulary: immutable values that all other packages use.
+
+In: plain numbers and text, checked when a value is made.
+Out: observations, actions, targets, decisions with reasons, objectives and the policy.
+Never touches: clocks, files, networks, or any other package of Tidegate.
+"""
 
 from tidegate.domain.action import (
     Action,

@@ -1,6 +1,10 @@
 """Open-loop load: when rows arrive, and their content.
 
 The Spark source and the simulator share this package, so both see the same rows.
+
+In: a profile of rates, or a recorded trace.
+Out: for every row: when it arrives and what it contains.
+Never touches: controllers and clusters: a load does not know who processes it.
 """
 
 from tidegate.load.content import Content, Sentences, TextLines, content_from_spec

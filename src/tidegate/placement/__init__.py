@@ -1,4 +1,9 @@
-"""Placement of tasks on hosts, so that the peaks of one task coincide with the valleys of another."""
+"""Placement of tasks on hosts, so that the peaks of one task coincide with the valleys of another.
+
+In: tasks with demands over time, hosts with capacities and prices.
+Out: an assignment, its cost, and a lower bound.
+Never touches: running applications: `fleet` moves them.
+"""
 
 from .bounds import lower_bound
 from .configure import Configuration, OperatorChoice, configure

@@ -1,6 +1,10 @@
 """The simulator: a whole streaming platform on a laptop, and a world behind the controller's port without a JVM.
 
 The world behind the port needs only NumPy. The platform compiles its loop, so it is loaded on demand.
+
+In: a scenario, targets and a simulated clock.
+Out: observations and receipts like Spark's, and the true outcome for grading.
+Never touches: `model`, `evaluate` and `plan`: the world does not know how the controller thinks.
 """
 
 from __future__ import annotations
