@@ -106,6 +106,7 @@ def test_commands_that_cannot_be_are_refused() -> None:
         plant.change("app-0-north", "north-9", {"parse": 1, "count": 2})
 
 
+@pytest.mark.slow
 def test_both_levels_follow_the_load_within_their_limits() -> None:
     plant = placed(rows(28_800, wave(28_800)), tasks=(2, 3))
     fleet = controlled(plant)
@@ -123,6 +124,7 @@ def test_both_levels_follow_the_load_within_their_limits() -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_run() -> None:
     def course() -> tuple[list[list[int]], list[list[int]], float]:
         fleet = controlled(placed(rows(5400, wave(5400), seed=7)))

@@ -52,6 +52,7 @@ def memory_of(controller: Controller) -> PoolMemory:
     return found
 
 
+@pytest.mark.slow
 def test_executors_that_the_bursts_needed_stay_between_them() -> None:
     journal, controller = played(bursty(30))
     assert min(sizes(journal, from_s=600.0), default=MOST) >= 3
@@ -60,6 +61,7 @@ def test_executors_that_the_bursts_needed_stay_between_them() -> None:
     assert keep.size <= MOST
 
 
+@pytest.mark.slow
 def test_a_surprise_does_not_bind_for_ever() -> None:
     rates = [80.0] * 28 + [900.0] * 2 + [80.0] * 300
     journal, controller = played(rates)
@@ -68,6 +70,7 @@ def test_a_surprise_does_not_bind_for_ever() -> None:
     assert len(rates) * 10.0 > 300.0 + LASTS_S
 
 
+@pytest.mark.slow
 def test_where_rows_may_wait_for_executors_nothing_is_kept() -> None:
     journal, _ = played(bursty(15), objective_s=240.0)
     assert not {"hold-hindsight", "grow-hindsight"} & codes(journal)
