@@ -18,7 +18,6 @@ import sys
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
-from pathlib import Path
 from statistics import mean
 from typing import Any
 
@@ -30,6 +29,7 @@ from tidegate_lab.arena.play import play_tidegate
 from tidegate_lab.arena.recorded import recorded_load
 from tidegate_lab.arena.setting import Setting
 from tidegate_lab.arena.tournament import smallest_static
+from tidegate_lab.experiments.datasets import recorded
 
 _HOUR_S, _DAY_S = 4020.0, 14_400.0
 """Played seconds: 67 minutes, or a recorded day at six times its speed."""
@@ -52,8 +52,13 @@ class Excerpt:
     lasts_s: float = _HOUR_S
     step_s: float | None = None
 
-    def load(self, data: Path) -> ArenaLoad:
-        whole = recorded_load(str(data / self.file), self.step_s, self.speed, self.name)
+    def load(self) -> ArenaLoad:
+        name, sign, column = self.file.partition(":")
+        path = recorded(name)
+        if path is None:
+            print(f"{name} was not found: let TIDEGATE_DATA name the folder with the recordings", file=sys.stderr)
+            sys.exit(2)
+        whole = recorded_load(f"{path}{sign}{column}", self.step_s, self.speed, self.name)
         count = round(self.lasts_s / whole.played_step_s)
         return replace(whole, values=whole.values[self.first : self.first + count], seed=1)
 
@@ -111,11 +116,11 @@ def bursts(draw: int) -> ArenaLoad:
     return ArenaLoad(f"bursts, draw {draw}", values, 5.0, seed=1)
 
 
-def loads_of(part: str, data: Path) -> list[ArenaLoad]:
+def loads_of(part: str) -> list[ArenaLoad]:
     if part == "checked":
-        return [excerpt.load(data) for excerpt in CHECKED_ON]
+        return [excerpt.load() for excerpt in CHECKED_ON]
     synthetic = [made(name, seed=1) for name in FIELD] + [bursts(1), bursts(2)]
-    return synthetic + [excerpt.load(data) for excerpt in TUNED_ON]
+    return synthetic + [excerpt.load() for excerpt in TUNED_ON]
 
 
 def play(task: tuple[str, ArenaLoad]) -> dict[str, Any]:
@@ -149,11 +154,8 @@ def main() -> None:
     parser.add_argument("--part", choices=PARTS, help="play only this part")
     parser.add_argument("--only", default="", help="play only loads with this word in their name")
     given = parser.parse_args()
-    data = Path(os.environ.get("TIDEGATE_DATA", "../shared/data"))
-    if not data.is_dir():
-        parser.error(f"{data} does not exist: let TIDEGATE_DATA name the folder with the recordings")
     parts = [given.part] if given.part else PARTS
-    tasks = [(part, load) for part in parts for load in loads_of(part, data) if given.only.lower() in load.name.lower()]
+    tasks = [(part, load) for part in parts for load in loads_of(part) if given.only.lower() in load.name.lower()]
     if not tasks:
         parser.error(f"no load has {given.only!r} in its name")
     tasks.sort(key=lambda task: -task[1].duration_s)
