@@ -74,14 +74,19 @@ def gate(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.fixture(scope="session")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[kafka_broker.Broker]:
     """A real broker, while there are tests that want it."""
     missing = kafka_broker.available()
     if missing:
         pytest.skip(missing)
     pytest.importorskip("confluent_kafka")
     with kafka_broker.Broker(tmp_path_factory.mktemp("broker")) as broker:
-        yield broker.address
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def address(broker: kafka_broker.Broker) -> str:
+    return broker.address
 
 
 @pytest.fixture

@@ -34,6 +34,7 @@ from tidegate.adapters.spark.topology import Topology
 from tidegate.control.journal import read_entries
 from tidegate.domain import SetAdmission, SetParallelism, Targets
 from tidegate.plan.admission import FIRST_ROWS
+from tidegate_lab.experiments.kafka_broker import Broker
 
 
 def start(
@@ -110,6 +111,25 @@ def test_no_first_batch_after_an_outage_is_unbounded(
     free = start(spark, address, "outage", tmp_path / "free")
     wait_for(lambda: input_rows(free), "a batch")
     assert input_rows(free)[0] == 60_000, "without control it takes everything at once"
+
+
+def test_a_batch_that_is_being_planned_when_control_begins_is_limited(
+    spark: SparkSession, broker: Broker, address: str, produce: Produce, tmp_path: Path
+) -> None:
+    """The broker does not answer while Tidegate is attached, so the query has asked without a limit before."""
+    produce("planning", 60_000)
+    with broker.frozen():
+        query = start(spark, address, "planning", tmp_path / "checkpoint")
+        planning = query._jsq.streamingQuery().awaitProgressLock()
+        wait_for(planning.isLocked, "the first batch to be planned")
+        gate = attach(spark, {"executors": {"max": 1}, "journal": {"path": str(tmp_path / "gate.db")}})
+    try:
+        wait_for(lambda: sum(input_rows(query)) == 60_000, "all rows")
+        assert 0 < input_rows(query)[0] <= FIRST_ROWS
+    finally:
+        gate.stop()
+        query.stop()
+        wait_for_end(gate)
 
 
 def test_arrivals_are_counted_in_the_middle_of_a_batch_and_progress_is_committed_to_a_group(

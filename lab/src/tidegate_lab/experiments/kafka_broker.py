@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import base64
 import os
+import signal
 import socket
 import subprocess
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from tidegate.domain import EnvironmentUnfit
@@ -90,6 +92,16 @@ class Broker:
         assert self._process is not None
         self._process.kill()
         self._process.wait()
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """During this block it accepts connections but answers nothing."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
 
     def _run(self, program: str, *words: str) -> subprocess.Popen[bytes]:
         jars = _jars("broker")

@@ -41,15 +41,17 @@ public class Limiter implements Consumer, Supplier, Runnable {
 
     private final SharedState shared;
     private final BiFunction watermarks;
+    private final BiFunction replanning;
     private final Map wishes = new HashMap();
     private final Map runs = new HashMap();
     private long firstRows = NONE;
     private long leaseEndNs = System.nanoTime();
     private boolean watching;
 
-    public Limiter(SharedState shared, BiFunction watermarks) {
+    public Limiter(SharedState shared, BiFunction watermarks, BiFunction replanning) {
         this.shared = shared;
         this.watermarks = watermarks;
+        this.replanning = replanning;
     }
 
     /** Extend the lease of everything that was requested. */
@@ -334,7 +336,7 @@ public class Limiter implements Consumer, Supplier, Runnable {
         String key = query.runId().toString();
         Run run = (Run) runs.get(key);
         if (run == null) {
-            run = new Run(query, refusal(query), watermarks);
+            run = new Run(query, refusal(query), watermarks, replanning);
             runs.put(key, run);
         }
         return run;
@@ -472,6 +474,7 @@ public class Limiter implements Consumer, Supplier, Runnable {
         boolean paused;
         boolean ready;
         private final BiFunction watermarks;
+        private final BiFunction replanning;
         private boolean touched;
         private long ownIntervalMs = NONE;
         private Object hold;
@@ -480,10 +483,11 @@ public class Limiter implements Consumer, Supplier, Runnable {
         private long lastFirstRows = NONE;
         private boolean lastLeased;
 
-        Run(StreamingQuery query, String refusal, BiFunction watermarks) {
+        Run(StreamingQuery query, String refusal, BiFunction watermarks, BiFunction replanning) {
             this.query = query;
             this.refusal = refusal;
             this.watermarks = watermarks;
+            this.replanning = replanning;
         }
 
         /** For each source: the source, the user's own limit, and the tightest limit since the last call. */
@@ -602,10 +606,26 @@ public class Limiter implements Consumer, Supplier, Runnable {
             if (changed != map) {
                 query.getClass().getMethod("uniqueSources_$eq", new Class[] {scala.collection.immutable.Map.class})
                     .invoke(query, new Object[] {changed});
+                limitBatchBeingPlanned();
             }
             setInterval(leased && wish != null ? wish.intervalMs : NONE);
             if (limited() && hold == null) {
                 hold = watermarks.apply(query, this);
+            }
+        }
+
+        /** A limit may come while a batch is being planned. The first one of a query can take seconds to plan. */
+        private void limitBatchBeingPlanned() {
+            if (progress() != null && progress().isLocked() && !progress().isHeldByCurrentThread()) {
+                replanning.apply(query, new Supplier() {
+                    public Object get() {
+                        List pairs = new ArrayList();
+                        for (int at = 0; at < gates.size(); at++) {
+                            pairs.add(new Object[] {((Gate) gates.get(at)).source, ((Gate) gates.get(at)).now});
+                        }
+                        return pairs;
+                    }
+                });
             }
         }
 

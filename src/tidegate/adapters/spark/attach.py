@@ -97,13 +97,7 @@ class Gate:
         self.policy = policy
         self.failure: BaseException | None = None
         """The error that ended control, if any."""
-        rule = policy.journal
-        path = rule.path or f"tidegate-{_file_name(spark.sparkContext.appName or 'job')}.db"
-        self.journal = SqliteJournal(path, rule.keep_days, rule.max_megabytes)
-        # Tied to the process, not to this object, because queries may outlive their control.
-        self._folder = Path(tempfile.mkdtemp(prefix="tidegate-"))
-        atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
-        _register_source(spark)
+        # The cluster comes first: it limits the first batch of a query that was started a moment ago.
         self.cluster = SparkCluster(
             spark,
             policy,
@@ -111,27 +105,12 @@ class Gate:
             bound_first_batches=controller is None,
         )
         self._clock = WallClock()
-        saved = self.journal.load_blob(KNOWLEDGE)
-        self.controller = Controller(
-            policy,
-            Knowledge.from_bytes(saved) if saved is not None else None,
-            extensions.make("controllers", controller) if controller is not None else None,
-            proposers_named(proposers) if proposers is not None else None,
-        )
-        self.controller.forget_targets()  # Spark is new, so earlier targets do not apply
-        self._recording: RecordingJournal | None = None
-        if policy.journal.history:
-            from tidegate.history.parquetwriter import HistoryWriter
-
-            self._recording = RecordingJournal(self.journal, HistoryWriter(Path(policy.journal.history)))
-        self.runner = Runner(
-            self.cluster,
-            self.controller,
-            self._clock,
-            self._recording or self.journal,
-            self.journal,
-            reload,
-        )
+        try:
+            self._prepare(reload, controller, proposers)
+        except BaseException:
+            self.cluster.release()
+            self.cluster.close()
+            raise
         self._thread = threading.Thread(target=self._run, name="tidegate-control", daemon=True)
         self.journal.note(time.time(), "control-started", f"mode {policy.mode}, every {policy.interval_s:g} s")
         self._thread.start()
@@ -143,6 +122,33 @@ class Gate:
             except (TidegateError, OSError) as error:  # a missing console must not end the job
                 logger.warning("the console did not start: %s", error)
                 self.journal.note(time.time(), "console-failed", str(error))
+
+    def _prepare(
+        self, reload: Callable[[], Policy | None], controller: str | None, proposers: Collection[str] | None
+    ) -> None:
+        """Open the journal and restore what was learned before."""
+        policy, rule = self.policy, self.policy.journal
+        path = rule.path or f"tidegate-{_file_name(self._spark.sparkContext.appName or 'job')}.db"
+        self.journal = SqliteJournal(path, rule.keep_days, rule.max_megabytes)
+        # Tied to the process, not to this object, because queries may outlive their control.
+        self._folder = Path(tempfile.mkdtemp(prefix="tidegate-"))
+        atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
+        _register_source(self._spark)
+        saved = self.journal.load_blob(KNOWLEDGE)
+        self.controller = Controller(
+            policy,
+            Knowledge.from_bytes(saved) if saved is not None else None,
+            extensions.make("controllers", controller) if controller is not None else None,
+            proposers_named(proposers) if proposers is not None else None,
+        )
+        self.controller.forget_targets()  # Spark is new, so earlier targets do not apply
+        self._recording: RecordingJournal | None = None
+        if rule.history:
+            from tidegate.history.parquetwriter import HistoryWriter
+
+            self._recording = RecordingJournal(self.journal, HistoryWriter(Path(rule.history)))
+        journal = self._recording or self.journal
+        self.runner = Runner(self.cluster, self.controller, self._clock, journal, self.journal, reload)
 
     def console(self, **settings: Any) -> Console:
         """Serve the page, the API and metrics. `settings` are those of `console` in the policy, such as `port`.

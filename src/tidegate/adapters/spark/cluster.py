@@ -66,10 +66,14 @@ class SparkCluster:
     ) -> None:
         """`bound_first_batches`: new queries start with a limit, which the controller raises as it learns more."""
         self._spark = spark.sparkContext
-        self._features = probe(spark)
+        # Limits come first, because a query that was started a moment ago is about to plan its first batch.
+        self.limits = SourceLimits(spark)
+        if bound_first_batches and policy.mode is Mode.APPLY and policy.knobs.admission:
+            self.limits.bound_first_batches(but=[name for name in policy.applications if policy.ignores(name)])
         self._watcher = Watcher(spark)
+        self.limits.connect(self._watcher)
+        self._features = probe(spark)
         self._pool = ExecutorPoolKeeper(spark.sparkContext, self._watcher, policy, may_act=policy.mode is Mode.APPLY)
-        self.limits = SourceLimits(spark, self._watcher)
         self._kafka = KafkaWatch(spark, self._watcher, self.limits, policy.consumer_groups)
         self._book = ApplicationBook(self._watcher, self.limits, self._kafka)
         self._states: dict[str, LimitState] = {}
@@ -79,8 +83,6 @@ class SparkCluster:
         self._moving = False
         self._host = HostWatch(works_here=(spark.sparkContext.master or "").startswith("local"))
         self._watcher.start()
-        if bound_first_batches and policy.mode is Mode.APPLY and policy.knobs.admission:
-            self.limits.bound_first_batches(but=[name for name in policy.applications if policy.ignores(name)])
         self.restartable: dict[str, RestartableQuery] = {}
         self.pools = SchedulerPools(spark.sparkContext, {name: rule.weight for name, rule in policy.classes.items()})
 

@@ -27,15 +27,18 @@ _FILE_ROWS = 1000.0
 class SourceLimits:
     """All limits of one Spark context."""
 
-    def __init__(self, spark: SparkSession, watcher: Watcher) -> None:
+    def __init__(self, spark: SparkSession) -> None:
         gateway: Any = spark.sparkContext._gateway
-        watermarks = new_inside(gateway, "Watermarks")
-        self._java = new_inside(gateway, "Limiter", spark._jsparkSession.sharedState(), watermarks)
+        helpers = (new_inside(gateway, name) for name in ("Watermarks", "Replanning"))
+        self._java = new_inside(gateway, "Limiter", spark._jsparkSession.sharedState(), *helpers)
         self._lock = threading.Lock()
         self._pauses: dict[str, set[str]] = {}
         self._rows_per_file: dict[str, float] = {}
         self._asked: dict[str, int | None] = {}
         self._intervals_s: dict[str, float] = {}
+
+    def connect(self, watcher: Watcher) -> None:
+        """Report the limits in force with every look, and hear of queries that start."""
         watcher.include(self._java)
         watcher.when_starting(self._java)
 
