@@ -59,6 +59,23 @@ def test_a_known_query_gets_the_rows_that_its_slots_finish_in_a_part_of_the_obje
     assert 1200 < limit < 1800, "4 slots, 5 ms a row, 2 s: longer batches would not save enough of 0.1 s each"
 
 
+def test_batches_are_longer_the_longer_it_takes_to_clear_the_backlog() -> None:
+    """A batch costs 0.5 s by itself and 5 ms a row on 4 slots: 0.5 s of waiting is worth 2 s, 40 s are worth 4.5 s."""
+    policy = POLICY.model_copy(update={"objective": POLICY.objective.model_copy(update={"latency_s": 60.0})})
+
+    def limit(backlog_rows: int) -> int:
+        controller, found = Controller(policy), list[int | None]()
+        for number in range(10):
+            played = batch(number, 1000.0 + number, 200, duration_s=0.75, overhead_s=0.5, backlog_rows=backlog_rows)
+            sample = application((played,), gated=True, admission_rows=100_000)
+            found += limits(stepped(controller, 1000.9 + number, sample))
+        assert found[-1] is not None
+        return found[-1]
+
+    assert 900 < limit(400) < 1500
+    assert 2200 < limit(32_000) < 3600
+
+
 def test_what_was_done_in_time_is_allowed_again_and_more_where_it_was_done_quickly() -> None:
     """Small batches look dear, for most of their cost is fixed: the limit must not stay there when rows come."""
     controller, limit = Controller(POLICY), 10_000

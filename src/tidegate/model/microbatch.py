@@ -7,7 +7,7 @@ waits up to `B` for its batch and leaves with it, `T` later.
 
 from __future__ import annotations
 
-from math import ceil, floor, inf
+from math import ceil, floor, inf, sqrt
 
 from tidegate.domain.cost import BatchCost
 
@@ -73,3 +73,18 @@ def rows_in(batch_s: float, slots: int, cost: BatchCost) -> int | None:
     """
     slot_s = (batch_s - cost.overhead_s) * slots - cost.batch_s
     return int(slot_s / cost.row_s) if slot_s > 0 and cost.row_s > 0 else None
+
+
+def quickest_batch_s(fixed_s: float, work_s: float, utilisation: float) -> float:
+    """The length of batches with which waiting rows are done soonest: `B = √(f · W / (1 − ρ))`.
+
+    While new rows keep the slots busy to the share ρ, the waiting work W takes `T = W / (1 − ρ)`. Batches of length B
+    add their fixed time f, `T/B · f` in all, and the last row waits for its whole batch: `T·f/B + B` is least at
+    `√(f·T)`. This is the square root of the economic order quantity.
+
+    >>> quickest_batch_s(fixed_s=1.0, work_s=18.0, utilisation=0.5)
+    6.0
+    >>> quickest_batch_s(fixed_s=1.0, work_s=18.0, utilisation=1.2)
+    inf
+    """
+    return sqrt(fixed_s * work_s / (1 - utilisation)) if utilisation < 1 else inf

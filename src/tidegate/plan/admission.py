@@ -1,7 +1,7 @@
 """Limits the batch size of sources that accept a limit: one long batch would hide a growing backlog and delay changes.
 
 A query that falls behind reads larger and larger batches, and all rows of a batch wait until it ends. The limit keeps
-batches within part of the objective, and no longer than it takes to amortise their fixed cost. It never turns away rows
+batches within part of the objective, and as long as clears the backlog soonest. It never turns away rows
 that the pool could process: small batches say little about the cost of large ones, so whatever was processed in time is
 allowed again, and twice as much if it was quick. A query whose cost is unknown starts with a small limit, which grows
 with every quick batch (like TCP's slow start), so the first batch after an outage is limited too. The limit is lifted
@@ -19,7 +19,7 @@ from math import ceil, inf
 
 from tidegate.domain import ApplicationSample, BatchSample, Proposal, Reason, SetAdmission
 from tidegate.evaluate.evaluation import ApplicationEvaluation, Evaluation
-from tidegate.model.microbatch import rows_in
+from tidegate.model.microbatch import quickest_batch_s, rows_in
 from tidegate.plan.demand import room_for, warm_slots
 from tidegate.plan.planner import NOTHING, Plan, Proposer
 
@@ -27,8 +27,9 @@ FIRST_ROWS = 10_000
 """Maximum rows in the first batch of an unknown query."""
 _BATCH_SHARE = 0.4
 """Share of the objective that a batch may take. The rest is for waiting."""
-_AMORTISED = 10.0
-"""Longest useful batch, in multiples of its fixed time. Longer batches save almost nothing and make rows wait."""
+_LEAST_AMORTISED, _AMORTISED = 4.0, 10.0
+"""Shortest and longest useful batch, in multiples of its fixed time. Shorter ones waste the slots; longer ones save
+almost nothing and make rows wait."""
 _LEAST_S = 2.0
 """Batches are never made shorter than this."""
 _BAND = 0.2
@@ -160,10 +161,17 @@ def _bound(seen: ApplicationEvaluation, evaluation: Evaluation, proven: int) -> 
 
 
 def _planned_s(seen: ApplicationEvaluation, usable: int) -> float:
-    """How long a batch of a known query may take: until its fixed cost is amortised, within part of the objective."""
-    assert seen.workload is not None
-    cost = seen.workload.cost
-    return _batch_s(seen, _AMORTISED * (cost.overhead_s + cost.batch_s / usable))
+    """How long a batch of a known query may take: as long as clears its backlog soonest, within part of the objective.
+
+    With a large backlog the fixed cost of batches counts; with a small one, the wait for a batch to end.
+    """
+    workload = seen.workload
+    assert workload is not None
+    cost = workload.cost
+    fixed_s = cost.overhead_s + cost.batch_s / usable
+    waiting_s, busy = (rows * cost.row_s / usable for rows in (workload.pending_rows, workload.expected_rows_per_s))
+    batch_s = quickest_batch_s(fixed_s, waiting_s, busy)
+    return _batch_s(seen, min(max(batch_s, _LEAST_AMORTISED * fixed_s), _AMORTISED * fixed_s))
 
 
 def _usable_slots(seen: ApplicationEvaluation, evaluation: Evaluation) -> int:
