@@ -9,6 +9,7 @@ import java.util.List;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.BiFunction;
 import java.util.function.Supplier;
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.connector.read.streaming.Offset;
 import org.apache.spark.sql.connector.read.streaming.ReadLimit;
 import org.apache.spark.sql.connector.read.streaming.SupportsAdmissionControl;
@@ -58,20 +59,6 @@ public class Replanning implements BiFunction {
         return target.getClass().getMethod(method, new Class[0]).invoke(target, new Object[0]);
     }
 
-    /** The method of this name; its parameters differ between versions. */
-    static Method named(Object target, String name) throws NoSuchMethodException {
-        for (Class each = target.getClass(); each != null; each = each.getSuperclass()) {
-            Method[] methods = each.getDeclaredMethods();
-            for (int at = 0; at < methods.length; at++) {
-                if (methods[at].getName().equals(name)) {
-                    methods[at].setAccessible(true);
-                    return methods[at];
-                }
-            }
-        }
-        throw new NoSuchMethodException(name);
-    }
-
     /** Stands in for the query's clock until the batch is planned. */
     public static class Watch implements InvocationHandler {
         private final Object query;
@@ -116,16 +103,17 @@ public class Replanning implements BiFunction {
             if (ends.equals(starts)) {
                 return false;
             }
+            scala.collection.immutable.Map begun = (scala.collection.immutable.Map) call(starts, "baseMap");
             scala.collection.immutable.Map changed = (scala.collection.immutable.Map) call(ends, "baseMap");
             List each = (List) limits.get();
             for (int at = 0; at < each.size(); at++) {
                 Object[] pair = (Object[]) each.get(at);
-                if (pair[0].getClass().getName().startsWith("org.apache.spark.sql.kafka010.")) {
-                    Method start = named(query, "getStartOffset");
-                    Object[] given = start.getParameterCount() == 1 ? new Object[] {pair[0]} : new Object[] {plan, pair[0]};
-                    Offset from = (Offset) start.invoke(query, given);
-                    Offset upTo = ((SupportsAdmissionControl) pair[0]).latestOffset(from, (ReadLimit) pair[1]);
-                    changed = (scala.collection.immutable.Map) changed.updated(pair[0], upTo);
+                if (pair[0].getClass().getName().equals("org.apache.spark.sql.kafka010.KafkaMicroBatchStream")) {
+                    MicroBatchStream source = (MicroBatchStream) pair[0];
+                    scala.Option known = begun.get(source);
+                    Offset from = known.isDefined() ? source.deserializeOffset(((Offset) known.get()).json()) : source.initialOffset();
+                    Offset upTo = ((SupportsAdmissionControl) source).latestOffset(from, (ReadLimit) pair[1]);
+                    changed = (scala.collection.immutable.Map) changed.updated(source, upTo);
                 }
             }
             Object limited = ends.getClass().getConstructor(new Class[] {scala.collection.immutable.Map.class})
