@@ -113,10 +113,25 @@ def __getattr__(name: str) -> Any:
     """Load a part on first use: importing the package is free, and the core works where pyspark is missing."""
     for home, names in _HOMES.items():
         if name in names:
-            from importlib import import_module
-
-            return getattr(import_module(home), name)
+            return getattr(_imported(home), name)
     raise AttributeError(f"module 'tidegate' has no attribute {name!r}")
+
+
+def _imported(home: str) -> Any:
+    """Import a module without garbage collection.
+
+    Hardly anything that an import creates is garbage, and searching it over and over costs a sixth of the import.
+    """
+    import gc
+    from importlib import import_module
+
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return import_module(home)
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def __dir__() -> list[str]:

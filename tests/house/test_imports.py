@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import tidegate
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {"numba", "scipy", "sklearn", "river", "matplotlib", "pandas", "pyarrow"}
+RESTARTS = {"restartablequery", "rebalance", "transaction", "checkpoint", "statedigest"}
 
 FIRST_DECISIONS = """
 import json, sys
@@ -31,6 +35,8 @@ def test_a_driver_decides_without_heavy_libraries() -> None:
     requested, modules = json.loads(done.stdout)
     assert requested == [2], "a decision was made and carried out"
     assert HEAVY & set(modules) == set()
+    restarts = {f"tidegate.adapters.spark.{name}" for name in RESTARTS}
+    assert restarts & set(modules) == set(), "only a job whose queries Tidegate starts needs them"
 
 
 def test_the_package_alone_loads_next_to_nothing() -> None:
@@ -38,6 +44,21 @@ def test_the_package_alone_loads_next_to_nothing() -> None:
     code = "import json, sys, tidegate; print(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert not {"numpy", "pydantic", "pyspark"} & set(json.loads(done.stdout))
+
+
+@pytest.mark.parametrize("collecting", [True, False])
+def test_loading_a_part_leaves_garbage_collection_as_it_was(collecting: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(tidegate._HOMES, "tidegate.nowhere", ("Nothing",))
+    before = gc.isenabled()
+    try:
+        (gc.enable if collecting else gc.disable)()
+        assert tidegate.Policy
+        assert gc.isenabled() is collecting
+        with pytest.raises(ModuleNotFoundError):
+            assert tidegate.Nothing
+        assert gc.isenabled() is collecting
+    finally:
+        (gc.enable if before else gc.disable)()
 
 
 def test_everything_that_is_exported_is_there_with_a_docstring() -> None:
