@@ -6,6 +6,7 @@ import gc
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -46,19 +47,40 @@ def test_the_package_alone_loads_next_to_nothing() -> None:
     assert not {"numpy", "pydantic", "pyspark"} & set(json.loads(done.stdout))
 
 
-@pytest.mark.parametrize("collecting", [True, False])
-def test_loading_a_part_leaves_garbage_collection_as_it_was(collecting: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def nowhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A part whose module is missing. Afterwards garbage is collected as before."""
     monkeypatch.setitem(tidegate._HOMES, "tidegate.nowhere", ("Nothing",))
-    before = gc.isenabled()
-    try:
-        (gc.enable if collecting else gc.disable)()
-        assert tidegate.Policy
-        assert gc.isenabled() is collecting
-        with pytest.raises(ModuleNotFoundError):
-            assert tidegate.Nothing
-        assert gc.isenabled() is collecting
-    finally:
-        (gc.enable if before else gc.disable)()
+    yield
+    gc.unfreeze()
+    gc.enable()
+
+
+@pytest.mark.usefixtures("nowhere")
+@pytest.mark.parametrize("collecting", [True, False])
+@pytest.mark.parametrize("frozen", [True, False])
+def test_loading_a_part_leaves_garbage_collection_as_it_was(collecting: bool, frozen: bool) -> None:
+    (gc.enable if collecting else gc.disable)()
+    if frozen:
+        gc.freeze()
+    assert tidegate.Policy
+    with pytest.raises(ModuleNotFoundError):
+        assert tidegate.Nothing
+    assert gc.isenabled() is collecting
+    assert bool(gc.get_freeze_count()) is frozen
+
+
+def test_loading_a_part_causes_no_search_for_garbage() -> None:
+    code = """
+import gc, tidegate
+gc.collect()
+before = [generation["collections"] for generation in gc.get_stats()]
+tidegate.Policy
+after = [generation["collections"] for generation in gc.get_stats()]
+print(before == after, gc.get_count()[0] < 700)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == ["True", "True"]
 
 
 def test_everything_that_is_exported_is_there_with_a_docstring() -> None:
