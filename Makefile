@@ -34,8 +34,8 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-unit: $(READY)
-	$(BIN)/pytest -n 2 -m "not spark and not slow"
+unit: $(READY) # by file: what the tests of a file share is made once
+	$(BIN)/pytest -n 2 --dist loadfile -m "not spark and not slow"
 
 test-versions: java $(READY) ## A plain job on Spark 3.5 to 4.3, embedded, Standalone and YARN; writes docs/versions.md (half an hour)
 	$(BIN)/python -m tests.versions

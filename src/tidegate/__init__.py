@@ -113,10 +113,28 @@ def __getattr__(name: str) -> Any:
     """Load a part on first use: importing the package is free, and the core works where pyspark is missing."""
     for home, names in _HOMES.items():
         if name in names:
-            from importlib import import_module
-
-            return getattr(import_module(home), name)
+            return getattr(_imported(home), name)
     raise AttributeError(f"module 'tidegate' has no attribute {name!r}")
+
+
+def _imported(home: str) -> Any:
+    """Import a module without garbage collection, which would search what stays and take a tenth of the time.
+
+    Freezing and unfreezing moves what was created to the oldest generation. Otherwise the first collection afterwards
+    would search all of it. A program that keeps frozen objects of its own is left alone.
+    """
+    import gc
+    from importlib import import_module
+
+    if not gc.isenabled() or gc.get_freeze_count():
+        return import_module(home)
+    gc.disable()
+    try:
+        return import_module(home)
+    finally:
+        gc.freeze()
+        gc.unfreeze()
+        gc.enable()
 
 
 def __dir__() -> list[str]:

@@ -70,7 +70,7 @@ def test_no_flapping_on_constant_load_with_noise(rate: float) -> None:
 
 
 def test_the_same_observations_give_the_same_decisions() -> None:
-    _, entries = simulated(Sinusoid(baseline=800, amplitude=500, period_s=200), POLICY, until_s=300)
+    _, entries = simulated(Sinusoid(baseline=800, amplitude=500, period_s=200), POLICY, until_s=200)
     again = Controller(POLICY)
     for entry in entries:
         assert entry.observation is not None

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,24 @@ import tomllib
 
 import tidegate
 import tidegate_lab
+from tests.core.freshcommands import FreshCommands
 from tidegate.extras import _BROUGHT_BY
 from tidegate.laboratory import PARTS
 
 ROOT = Path(__file__).resolve().parents[2]
 DISTRIBUTIONS = {"sklearn": "scikit-learn", "py4j": "pyspark", "opentelemetry": "opentelemetry-sdk"}
+
+
+@pytest.fixture(scope="module")
+def fresh() -> Iterator[FreshCommands]:
+    with FreshCommands(laboratory=True) as commands:
+        yield commands
+
+
+@pytest.fixture(scope="module")
+def without_laboratory() -> Iterator[FreshCommands]:
+    with FreshCommands(laboratory=False) as commands:
+        yield commands
 
 
 def project(folder: str = ".") -> dict[str, Any]:
@@ -50,12 +64,10 @@ def test_an_extra_brings_what_its_hint_promises(extra: str) -> None:
         ("uvicorn", ["console", "none.db"], "pip install 'tidegate[console]'"),
     ],
 )
-def test_a_command_without_its_extra_is_one_line(missing: str, arguments: list[str], said: str, tmp_path: Path) -> None:
-    line = f"import sys; sys.modules[{missing!r}] = None; sys.argv = ['tidegate', *{arguments!r}]\n"
-    done = subprocess.run(
-        [sys.executable, "-c", line + "from tidegate.cli import main; main()"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+def test_a_command_without_its_extra_is_one_line(
+    missing: str, arguments: list[str], said: str, tmp_path: Path, fresh: FreshCommands
+) -> None:
+    done = fresh.run(*arguments, folder=tmp_path, missing=(missing,))
     assert (done.returncode, done.stdout) == (2, "")
     (told,) = done.stderr.strip().splitlines()
     assert told.startswith("tidegate: ")
@@ -81,20 +93,6 @@ def test_the_hints_name_every_part_of_the_laboratory() -> None:
     }
 
 
-WITHOUT_LABORATORY = """
-import sys
-from importlib import metadata
-points = metadata.entry_points
-def without(**wanted):
-    return metadata.EntryPoints(point for point in points(**wanted) if not point.value.startswith("tidegate_lab"))
-metadata.entry_points = without
-sys.modules["tidegate_lab"] = None
-from tidegate.cli import main
-sys.argv[0] = "tidegate"
-main()
-"""
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -103,23 +101,20 @@ main()
         ("schedule examples/instance.json --scheduler paper-ga", "scheduler 'paper-ga' is part of"),
     ],
 )
-def test_without_the_laboratory_its_parts_are_one_line(arguments: str, said: str) -> None:
-    done = run_without_laboratory(*arguments.split())
+def test_without_the_laboratory_its_parts_are_one_line(
+    arguments: str, said: str, without_laboratory: FreshCommands
+) -> None:
+    done = without_laboratory.run(*arguments.split(), folder=ROOT)
     assert (done.returncode, done.stdout) == (2, "")
     (told,) = done.stderr.strip().splitlines()
     assert said in told
     assert told.endswith("the laboratory: pip install tidegate-lab")
 
 
-def test_the_help_without_the_laboratory_names_what_it_would_bring() -> None:
-    told = run_without_laboratory("--help").stdout
+def test_the_help_without_the_laboratory_names_what_it_would_bring(without_laboratory: FreshCommands) -> None:
+    told = without_laboratory.run("--help", folder=ROOT).stdout
     assert "With pip install tidegate-lab also: arena, chaos, demo, reproduce." in told
     assert "\n  demo " not in told
-
-
-def run_without_laboratory(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", WITHOUT_LABORATORY, *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
 
 
 def test_the_doctor_says_what_is_missing(tmp_path: Path) -> None:

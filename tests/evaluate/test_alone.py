@@ -14,7 +14,7 @@ from tidegate.evaluate.intake import Reader
 from tidegate.evaluate.lateness import Promises
 from tidegate.evaluate.table import Table
 
-MAX_AGE_S, STEPS = 20.0, 600
+MAX_AGE_S, STEPS = 20.0, 300
 
 
 def table() -> Table:

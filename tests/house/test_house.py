@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -54,10 +55,22 @@ def name(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """What the rules ask of a file. Its tree is dropped, because hundreds of them slow down every test that follows."""
+
+    classes: tuple[str, ...]
+    wide_functions: frozenset[str]
+
+
+@cache
+def outline(path: Path) -> Outline:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return Outline(
+        tuple(node.name for node in tree.body if isinstance(node, ast.ClassDef)),
+        frozenset(one.name for one in functions if parameters(one) > MOST_PARAMETERS and not compiled(one)),
+    )
 
 
 def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
@@ -77,11 +90,11 @@ def test_files_are_short() -> None:
 
 def test_a_name_of_the_product_means_one_thing() -> None:
     found = Counter(
-        node.name
+        word
         for path in SOURCES
         if name(path).startswith("src/")
-        for node in ast.parse(path.read_text(encoding="utf-8")).body
-        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+        for word in outline(path).classes
+        if not word.startswith("_")
     )
     twice = {word for word, times in found.items() if times > 1}
     assert twice == SAME_NAMES, "find another name for the new class; take off the list what is unique by now"
@@ -93,13 +106,10 @@ def test_a_module_name_means_one_thing() -> None:
     assert twice == set(SAME_ROLE), "name the new module after what it holds; take off the list what is unique"
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name)
-def test_functions_take_few_parameters(path: Path) -> None:
-    if name(path).startswith(COMMANDS):
-        return
-    found = {one.name for one in functions(path) if parameters(one) > MOST_PARAMETERS and not compiled(one)}
-    known = MANY_PARAMETERS.get(name(path), set())
-    assert found == known, f"parameters that belong together want a type (at most {MOST_PARAMETERS})"
+def test_functions_take_few_parameters() -> None:
+    paths = [path for path in SOURCES if not name(path).startswith(COMMANDS)]
+    found = {name(path): outline(path).wide_functions for path in paths if outline(path).wide_functions}
+    assert found == MANY_PARAMETERS, f"parameters that belong together want a type (at most {MOST_PARAMETERS})"
 
 
 PACKAGES = [*(ROOT / "src/tidegate").glob("*/__init__.py"), *(ROOT / "src/tidegate/adapters").glob("*/__init__.py")]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import sys
+from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import Any, get_args
@@ -60,16 +61,24 @@ class Trace:
         return list(dict.fromkeys(file for _, file in sorted(self._returned)))
 
     def _note(self, frame: FrameType, event: str, value: Any) -> None:
-        path = Path(frame.f_code.co_filename)
+        file = on_the_way(frame.f_code.co_filename)
         inner = frame.f_code.co_name.startswith("<")  # a comprehension returns to its own function
-        if inner or not path.is_relative_to(PACKAGE) or path.parent.name == "domain":
+        if inner or file is None:
             return
-        file = path.relative_to(PACKAGE).as_posix()
         if event == "call" and not self._driver.requested:
             self._order[frame] = len(self._entered)
             self._entered.append(file)
         elif event == "return" and frame in self._order and carries(value):
             self._returned.append((self._order[frame], file))
+
+
+@cache
+def on_the_way(filename: str) -> str | None:
+    """The file's name inside the product, unless it only defines what travels. Asked for every call of a tick."""
+    path = Path(filename)
+    if not path.is_relative_to(PACKAGE) or path.parent.name == "domain":
+        return None
+    return path.relative_to(PACKAGE).as_posix()
 
 
 def carries(value: object) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import pytest
@@ -20,9 +21,10 @@ from tidegate.plan.pool import PoolMemory
 MOST = 12
 
 
-def played(rates: list[float], objective_s: float = 15.0, **changes: Any) -> tuple[MemoryJournal, Controller]:
+@cache
+def played(rates: tuple[float, ...], objective_s: float = 15.0, **changes: Any) -> tuple[MemoryJournal, Controller]:
     """Rates in rows per second, each for ten seconds; a row takes 10 ms on one of two slots."""
-    load = Steps(rates=tuple(rates), step_s=10.0)
+    load = Steps(rates=rates, step_s=10.0)
     job = SimApplication("job", load, operators=(SimOperator("work", 0.01, parallelism=64),))
     values = {"executors": 1, "slots_per_executor": 2, "startup_s": 20.0, "warmup_s": 20.0, "seed": 1} | changes
     cluster, journal = SimCluster([job], max_executors=MOST, **values), MemoryJournal()
@@ -41,9 +43,9 @@ def codes(journal: MemoryJournal) -> set[str]:
     return {reason.code for entry in journal.entries if entry.decision for reason in entry.decision.reasons}
 
 
-def bursty(minutes: int) -> list[float]:
+def bursty(minutes: int) -> tuple[float, ...]:
     """A burst of 20 s every five minutes."""
-    return ([80.0] * 28 + [900.0] * 2) * (minutes // 5)
+    return ((80.0,) * 28 + (900.0,) * 2) * (minutes // 5)
 
 
 def memory_of(controller: Controller) -> PoolMemory:
@@ -63,7 +65,7 @@ def test_executors_that_the_bursts_needed_stay_between_them() -> None:
 
 @pytest.mark.slow
 def test_a_surprise_does_not_bind_for_ever() -> None:
-    rates = [80.0] * 28 + [900.0] * 2 + [80.0] * 300
+    rates = (80.0,) * 28 + (900.0,) * 2 + (80.0,) * 300
     journal, controller = played(rates)
     assert memory_of(controller).hindsight.keep is None
     assert sizes(journal)[-1] == 1
@@ -77,13 +79,13 @@ def test_where_rows_may_wait_for_executors_nothing_is_kept() -> None:
 
 
 def test_a_calm_load_is_not_asked_to_keep_anything() -> None:
-    journal, controller = played([250.0] * 60, executors=2)
+    journal, controller = played((250.0,) * 60, executors=2)
     assert memory_of(controller).hindsight.keep is None
     assert not sizes(journal), "two executors carry it"
 
 
-@pytest.mark.parametrize("rates", [bursty(10), [0.0] * 20, [5000.0] * 20])
-def test_it_never_asks_for_more_than_is_allowed(rates: list[float]) -> None:
+@pytest.mark.parametrize("rates", [bursty(10), (0.0,) * 20, (5000.0,) * 20], ids=["bursty", "idle", "full"])
+def test_it_never_asks_for_more_than_is_allowed(rates: tuple[float, ...]) -> None:
     journal, _ = played(rates)
     assert all(1 <= size <= MOST for size in sizes(journal))
 

@@ -41,7 +41,7 @@ def test_a_job_that_drowns_is_restarted_however_long_it_takes() -> None:
 
 def test_tasks_that_a_larger_pool_could_use_are_kept_while_the_pool_is_small() -> None:
     cluster, journal = run(
-        Burst(base=100, peak=2000, start_s=600, duration_s=120), restart_s=4.0, until_s=900, tasks=16
+        Burst(base=100, peak=2000, start_s=300, duration_s=120), restart_s=4.0, until_s=600, tasks=16
     )
     assert not [action for action in rescales(journal) if action.parallelism < 16 and action.operator == "split"]
     assert cluster.violation_rate("words", 6.0) < 0.4

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 
 from tests.view.worlds import steps, write
 from tidegate.domain.rules import ConsoleRule
 from tidegate.view.server import Console
-
-schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed")
-hypothesis = pytest.importorskip("hypothesis")
 
 pytestmark = pytest.mark.slow
 
@@ -26,6 +24,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def test_every_answer_is_one_that_the_description_promises(url: str) -> None:
+    schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed")
     schema = schemathesis.openapi.from_url(f"{url}api/v1/openapi.json")
     schema.config.update(base_url=url)
     from schemathesis.checks import not_a_server_error

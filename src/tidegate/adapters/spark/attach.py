@@ -23,8 +23,6 @@ from pyspark.sql import SparkSession
 
 from tidegate import extensions
 from tidegate.adapters.spark.cluster import SparkCluster
-from tidegate.adapters.spark.restartablequery import Build, RestartableQuery
-from tidegate.adapters.spark.settings import Settings
 from tidegate.adapters.spark.sparkfeatures import has_gated_source
 from tidegate.control.clock import WallClock
 from tidegate.control.controller import Controller
@@ -39,6 +37,7 @@ from tidegate.domain.rules import ConsoleRule
 from tidegate.plan.arbiter import proposers_named
 
 if TYPE_CHECKING:
+    from tidegate.adapters.spark.restartablequery import Build, RestartableQuery
     from tidegate.control.policyfile import PolicyFile
     from tidegate.view.server import Console
 
@@ -184,6 +183,10 @@ class Gate:
         checkpoint location in the build, or a folder given to `attach`, the checkpoint is temporary and is lost with
         the process.
         """
+        # Restarts bring checkpoints and transactions with them. A job that starts its queries itself needs neither.
+        from tidegate.adapters.spark.restartablequery import RestartableQuery
+        from tidegate.adapters.spark.settings import Settings
+
         if name in self.cluster.restartable and self.cluster.restartable[name].query.isActive:
             raise InvalidInput(f"a query named {name!r} already runs; stop it first, or choose another name")
         unique = f"{_file_name(name)}-{crc32(name.encode()):08x}"  # names may differ only in dropped characters

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from tidegate.adapters.spark.restartablequery import RestartableQuery
-from tidegate.adapters.spark.settings import Settings
-from tidegate.adapters.spark.transaction import Step, Transaction, first_line
 from tidegate.domain import RebalanceReport
+
+if TYPE_CHECKING:
+    from tidegate.adapters.spark.restartablequery import RestartableQuery
+    from tidegate.adapters.spark.settings import Settings
+    from tidegate.adapters.spark.transaction import Transaction
 
 Note = Callable[[str, str], None]
 """Receives an event and its text."""
@@ -49,6 +52,8 @@ class Rebalancer:
             thread.join(_CLOSE_WAIT_S)
 
     def _run(self, query: RestartableQuery, settings: Settings, partitions: int | None) -> None:
+        from tidegate.adapters.spark.transaction import Step, first_line  # loaded with the query that is rebalanced
+
         def told(transaction: Transaction) -> None:
             if transaction.step is not Step.PLANNED or transaction.tasks_after:
                 self._note(f"rebalance-{transaction.step.value.replace(' ', '-')}", f"{query.name}: {transaction.note}")

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
@@ -15,7 +16,6 @@ from tidegate.adapters.spark.backgroundrebalance import Note, Rebalancer
 from tidegate.adapters.spark.executors import ExecutorPoolKeeper
 from tidegate.adapters.spark.kafka import KafkaWatch
 from tidegate.adapters.spark.limits import SourceLimits, admission_of
-from tidegate.adapters.spark.restartablequery import RestartableQuery
 from tidegate.adapters.spark.schedulerpools import SchedulerPools
 from tidegate.adapters.spark.sparkfeatures import probe
 from tidegate.adapters.spark.stateplaces import StatePlaces
@@ -41,6 +41,9 @@ from tidegate.domain import (
 from tidegate.domain.capability import Capability
 from tidegate.domain.policy import Policy
 from tidegate.domain.resolution import rounded
+
+if TYPE_CHECKING:
+    from tidegate.adapters.spark.restartablequery import RestartableQuery
 
 logger = logging.getLogger("tidegate")
 
