@@ -109,3 +109,30 @@ def test_alone_as_in_columns(seed: int) -> None:
 def test_sources_that_do_not_count_are_left_to_columns() -> None:
     sample = ApplicationSample("words", (), 1.0, 1.0)
     assert not alone.stands_alone(Reader(table()).read((sample,)))
+
+
+@pytest.mark.parametrize("twins", [False, True])
+def test_the_first_batch_after_a_quiet_time_has_taken_only_recent_rows(twins: bool) -> None:
+    """A batch ended ten minutes ago. Rows have been arriving for three seconds, and a batch has been running for one."""
+    kept = table()
+    reads, found = Reader(kept), []
+    for now_s, arrived in ((1000.0, 0), (1001.0, 100), (1600.0, 100), (1601.0, 1100), (1602.0, 2100), (1603.0, 3100)):
+        last = BatchSample(1, 1000.2, 0.3, 100, 1.0, 0.1, 0)
+        begun = RunningBatch(1602.0, None, 0, 4, tasks_running=4)
+        sample = ApplicationSample(
+            "words",
+            (last,) if now_s == 1001.0 else (),
+            now_s,
+            1.0,
+            in_batch=now_s == 1603.0,
+            running_batch=begun if now_s == 1603.0 else None,
+            arrival=ArrivalSample(now_s, arrived),
+        )
+        intake = reads.read((sample, replace(sample, name="twin")) if twins else (sample,))
+        module = workload if twins else alone
+        if twins:
+            workload.learn(kept, intake, 0.0)
+        else:
+            alone.learn(kept, intake, promises(1), 0.0)
+        found.append(module.read(kept, intake, now_s).pending.item(0))
+    assert 0 < found[-1] < 3000, "not ten minutes of rows"

@@ -66,12 +66,12 @@ def passed(
     ("wanted", "now", "done", "guards"),
     [
         (4, 3, 4, []),
-        (6, 2, 4, ["step-size"]),
+        (6, 2, 6, []),
         (9, 5, 6, ["bounds"]),
         (1, 3, 2, ["bounds"]),
         (9, 6, None, ["bounds"]),
         (2, 6, 3, ["step-size"]),
-        (5, 1, 3, ["step-size"]),
+        (5, 1, 4, ["step-size"]),
     ],
 )
 def test_bounds_and_steps(wanted: int, now: int, done: int | None, guards: list[str]) -> None:
@@ -254,9 +254,9 @@ def test_guards_of_the_pool_leave_other_knobs_alone(action: Action) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "now", "done"), [(6, 1, 3), (12, 5, 10), (1, 9, 5), (1, 3, 1), (1, 4, 2), (30, 40, 20), (2, 40, 20)]
+    ("wanted", "now", "done"), [(6, 1, 4), (12, 2, 8), (12, 5, 12), (1, 9, 5), (1, 3, 1), (30, 40, 20), (2, 40, 20)]
 )
-def test_a_pool_at_most_doubles_or_halves_and_returns_into_its_bounds_at_once(wanted: int, now: int, done: int) -> None:
+def test_a_pool_at_most_grows_fourfold_or_halves_and_returns_into_its_bounds_at_once(wanted: int, now: int, done: int) -> None:
     found, _ = guarded(ScaleExecutors(wanted), now, executors={"min": 1, "max": 20})
     assert found == ScaleExecutors(done)
 

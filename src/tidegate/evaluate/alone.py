@@ -49,6 +49,9 @@ def read(table: Table, intake: Intake, now_s: float) -> Loads:
     last_batch_s, waited_s = committed_s - started_s, max(now_s - started_s, 0.0)
     if not intake.in_batch.item(0):
         waited_s = min(waited_s, last_batch_s + intake.status.interval_s.item(0))
+    if under_way is not None and not isnan(under_way.started_s.item(0)):
+        usual_s = min(under_way.started_s.item(0) - started_s, last_batch_s + intake.status.interval_s.item(0))
+        waited_s = min(waited_s, now_s - under_way.started_s.item(0) + max(usual_s, 0.0))
     pending, last_batch_s = max(0.0, waiting + fast * waited_s), max(0.0, last_batch_s)
     if under_way is not None:
         begun_s, rows, queued = under_way.started_s.item(0), under_way.rows.item(0), under_way.waiting.item(0)

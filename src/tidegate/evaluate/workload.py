@@ -322,9 +322,13 @@ def read(table: Table, intake: Intake, now_s: float) -> Loads:
     # While a batch runs, rows pile up behind it unreported. A waiting query has only its usual share.
     waited_s = np.maximum(now_s - started_s, 0.0)
     waited_s = np.where(intake.in_batch, waited_s, np.minimum(waited_s, last_batch_s + intake.status.interval_s))
+    under_way = intake.under_way
+    if under_way is not None:
+        # A batch takes the rows since the one before it. After a quiet time they are those of its last interval.
+        usual_s = np.minimum(under_way.started_s - started_s, last_batch_s + intake.status.interval_s)
+        waited_s = np.fmin(waited_s, now_s - under_way.started_s + np.maximum(usual_s, 0.0))
     pending = np.fmax(waiting + fast * waited_s, 0.0)
     last_batch_s = np.fmax(last_batch_s, 0.0)
-    under_way = intake.under_way
     if under_way is not None:
         last_batch_s = np.fmax(last_batch_s, now_s - under_way.started_s)
         started_s = np.where(np.isnan(started_s), under_way.started_s, started_s)

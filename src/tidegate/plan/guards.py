@@ -167,11 +167,14 @@ def freeze(action: Action, context: GuardContext) -> Verdict:
 
 
 def step_size(action: Action, context: GuardContext) -> Verdict:
-    """At most double or halve the pool at once, but always allow two executors. Cold executors slow down warm ones."""
+    """At most halve the pool at once, or grow it fourfold, but always allow two executors.
+
+    A shrink can be completed a little later at no risk. A growth that is made in parts comes too late for a burst.
+    """
     if not isinstance(action, ScaleExecutors):
         return action, None
     now = context.pool.requested
-    allowed = min(max(action.target, now - max(2, now // 2)), now + max(2, now))
+    allowed = min(max(action.target, now - max(2, now // 2)), now + max(2, 3 * now))
     # The bounds are absolute: a pool outside them returns in one step.
     policy, time_s = context.policy, context.time_s
     allowed = min(max(allowed, policy.least_executors(time_s)), policy.most_executors(time_s, context.spent_today))

@@ -27,7 +27,7 @@ from tidegate.plan.wording import account_of, executors, in_hindsight, long_batc
 CALM_EVERY_S = 15.0
 """Time between two looks while no application leaves its band. Forecasts and queues then change slowly."""
 LOOK_EVERY_S = 5.0
-"""Time between two looks if there are very many applications."""
+"""Time between two looks if there are very many applications, or while a smaller pool is being considered."""
 _PRESSED_EVERY_S = 1.0
 STARTUP_S = 8.0
 """How long an executor takes to register, until it has been measured."""
@@ -94,6 +94,8 @@ class PoolSize(Proposer):
         few = len(evaluation.samples) <= _FEW
         pressed_every_s = _PRESSED_EVERY_S if few else LOOK_EVERY_S
         every_s = pressed_every_s if np.count_nonzero(pressed) else CALM_EVERY_S
+        if memory.watched.wanted is not None and memory.watched.wanted < pool.requested:
+            every_s = min(every_s, LOOK_EVERY_S)  # executors that are not needed are paid for until the next look
         if memory.outcomes is not None and now_s - memory.looked_s < every_s:
             return
         looked_into = _worth_a_look(evaluation, pressed)
