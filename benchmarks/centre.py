@@ -193,7 +193,7 @@ def measure(hosts: int, regions: int, applications: int, steps: int, asking: flo
         first_s: list[float] = []
         while fleet.placed() < applications:
             first_s.append(fleet.step())
-            assert len(first_s) < 90, f"{fleet.placed()} of {applications} run"
+            assert len(first_s) < 120, f"{fleet.placed()} of {applications} run"
         fleet.step()
         messages, sent = fleet.agents.messages, fleet.agents.bytes
         usual_s = [fleet.step() for _ in range(steps)]

@@ -6,7 +6,7 @@ from tidegate.domain import HostState
 from tidegate.fleet.folder import FleetFolder
 from tidegate.fleet.hostkeeper import HostKeeper
 from tidegate.fleet.judging import Judge
-from tidegate.fleet.look import Glance, Reported
+from tidegate.fleet.look import Glance, Occupancy
 from tidegate.fleet.registry import ApplicationEntry, Registry
 from tidegate.fleet.vocabulary import Phase
 
@@ -44,7 +44,7 @@ class Bookkeeper:
                 elif entry.wanted:
                     self._registry.assign(tenancy.spec.name, name)
 
-    def recover(self, states: dict[str, HostState], seen: Reported) -> list[str]:
+    def recover(self, states: dict[str, HostState], seen: Occupancy) -> list[str]:
         """Handle lost hosts: their applications become unplaced, and what is left of the hosts is removed."""
         lost = [name for name, state in states.items() if state is HostState.LOST]
         hosts = self._registry.hosts()
@@ -78,7 +78,7 @@ class Bookkeeper:
                     self._registry.note("application-recovered", application, f"on {host} after {took_s:.1f} s")
         return lost
 
-    def as_asked(self, states: dict[str, HostState], seen: Reported) -> None:
+    def as_asked(self, states: dict[str, HostState], seen: Occupancy) -> None:
         """Carry out moves and stops that users requested."""
         open_hosts = self.open_hosts(states)
         for name, app in self._registry.applications().items():
@@ -134,7 +134,7 @@ class Bookkeeper:
         else:
             self.assign(name, target, f"moved from {app.host}, as requested")
 
-    def _finish(self, name: str, seen: Reported) -> None:
+    def _finish(self, name: str, seen: Occupancy) -> None:
         """Forget an application that is to stop, once no host runs it."""
         if self._judge.nobody_runs(name) and name not in seen.tenants:
             self._registry.forget_application(name)

@@ -37,7 +37,7 @@ from tidegate.fleet.config import FleetConfig
 from tidegate.fleet.folder import FleetFolder
 from tidegate.fleet.hostkeeper import HostKeeper
 from tidegate.fleet.judging import Judge
-from tidegate.fleet.look import Glance, Lookout, Reported, reported
+from tidegate.fleet.look import Glance, Lookout, Occupancy, occupancy
 from tidegate.fleet.ports import Wire
 from tidegate.fleet.provider import Provider
 from tidegate.fleet.registry import ApplicationEntry, Registry
@@ -71,7 +71,7 @@ class FleetCluster:
         self._keeper = HostKeeper(folder, config, provider, registry, self._lookout)
         self._book = Bookkeeper(folder, registry, self._judge, self._keeper)
         self._glances: dict[str, Glance] = {}
-        self._seen = Reported({}, set())
+        self._seen = Occupancy({}, set())
         self._states: dict[str, HostState] = {}
         self._empty_since_s: dict[str, float] = {}
         self._ending = False
@@ -85,7 +85,7 @@ class FleetCluster:
         """Ask all hosts, judge their states, and update the registry: what was found, lost, and requested by users."""
         self._ending = bool(self._registry.fact("down", False))
         self._glances = self._lookout.look()
-        self._seen = reported(self._glances)
+        self._seen = occupancy(self._glances)
         if not self._ending:
             self._book.adopt(self._glances)
         self._states = self._judge.states(self._glances, self._seen.held)

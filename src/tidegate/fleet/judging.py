@@ -14,7 +14,7 @@ from tidegate.fleet.look import Glance
 from tidegate.fleet.provider import Provider
 from tidegate.fleet.registry import STARTING, ApplicationEntry, HostEntry, Registry
 
-_MOST_NEW = 4000
+_MOST_NEW = 2000
 """Leases that are read for the first time in one step."""
 _MOST_IDLE = 500
 """Leases read in one step of applications that have neither a lease nor a host. Nobody is about to take those."""

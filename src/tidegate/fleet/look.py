@@ -25,7 +25,7 @@ class Glance:
 
 
 @dataclass(frozen=True, slots=True)
-class Reported:
+class Occupancy:
     """What the hosts say about their applications, by application."""
 
     tenants: dict[str, tuple[str, Tenancy]]
@@ -34,7 +34,7 @@ class Reported:
     """Applications that run under a lease."""
 
 
-def reported(glances: dict[str, Glance]) -> Reported:
+def occupancy(glances: dict[str, Glance]) -> Occupancy:
     """Computed once per look, because thousands of applications take a while."""
     tenants: dict[str, tuple[str, Tenancy]] = {}
     held: set[str] = set()
@@ -46,7 +46,7 @@ def reported(glances: dict[str, Glance]) -> Reported:
                 held.add(name)
             if phase is not waiting:
                 tenants[name] = (host, tenancy)
-    return Reported(tenants, held)
+    return Occupancy(tenants, held)
 
 
 class Lookout:

@@ -25,7 +25,7 @@ from tidegate.placement import Host, Problem, Task, scheduler
 from tidegate.plan.planner import Plan, Proposer
 
 _SEED = 1  # the same fleet must get the same placement
-_MOST_PLACED = 500
+_MOST_PLACED = 300
 """Applications placed in one step. Lost ones come before new ones."""
 _MOST_SEARCHED = 48
 """Applications that a scheduler places in one region at once. If there are more, they are placed largest first."""
