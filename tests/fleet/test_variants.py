@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -21,7 +23,7 @@ def test_only_what_is_elastic_may_change(name: str) -> None:
     assert FLEET["regions"]["east"]["min_hosts"] == 1, "the file itself stays as it is"
 
 
-def _sample(time_s: float, hosts: dict[str, str], **apps: tuple[int | None, int]) -> dict[str, object]:
+def _sample(time_s: float, hosts: dict[str, str], **apps: tuple[int | None, int]) -> dict[str, Any]:
     seen = {
         name: {"epoch": epoch, "tasks": {"lookup": tasks} if tasks else {}, "busy_slots": 1.0 if epoch else None}
         for name, (epoch, tasks) in apps.items()
@@ -37,6 +39,15 @@ def test_moves_and_rescales_are_restarts_and_starting_is_none() -> None:
         _sample(3, {}, a=(2, 3), b=(1, 3)),  # ... and comes up with another number of tasks: one restart
     ]
     assert restarts(samples) == 2
+
+
+def test_an_operator_that_a_batch_does_not_report_was_not_rescaled() -> None:
+    samples = [_sample(0, {}, a=(1, 2)), _sample(1, {}, a=(1, 2)), _sample(2, {}, a=(1, 2))]
+    samples[0]["applications"]["a"]["tasks"] = {"lines": 1, "lookup": 2}
+    samples[1]["applications"]["a"]["tasks"] = {"lines": 1}
+    assert restarts(samples) == 0
+    samples[2]["applications"]["a"]["tasks"] = {"lookup": 3}
+    assert restarts(samples) == 1
 
 
 def test_hosts_are_paid_for_from_their_start_until_they_are_gone() -> None:

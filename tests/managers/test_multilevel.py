@@ -57,6 +57,18 @@ def test_every_variant_runs_on_the_same_rows_and_is_judged_alike() -> None:
     assert again.cost > 0
 
 
+def test_the_largest_static_size_is_tried_too() -> None:
+    rows = load(SPEC, None, multilevel.JUDGED_WEEK, 1, np.random.default_rng(2))[:, 40_000:40_600]
+    said: list[str] = []
+    size = static_size(SPEC, 40.0 * rows, said.append)
+    for region in SPEC.regions:
+        assert size.hosts[region] == sum(app.region == region for app in SPEC.applications)
+        assert f"static: {region} misses its objectives even with a host for every application" in said
+    said.clear()
+    static_size(SPEC, rows, said.append)
+    assert not [text for text in said if "misses" in text]
+
+
 def test_the_fleets_file_sets_sizes_and_clocks_and_leaves_the_rest_to_the_defaults() -> None:
     written = fleet_file(fleet(), "threshold", {"europe": 3, "asia": 2, "america": 2}, elastic=True)
     assert written.model_fields_set == {"regions", "most_hosts", "host", "timing", "managers", "policy"}

@@ -47,6 +47,7 @@ def up(
     """
     from tidegate.fleet.centrelock import centre_pid
     from tidegate.fleet.config import FleetConfig, load_config, plain, store_config
+    from tidegate.fleet.hostlimits import check_limits
     from tidegate.fleet.protocol import make_token
     from tidegate.fleet.provider import make_provider
 
@@ -57,6 +58,8 @@ def up(
     known = registry.fact("config")
     config = given if file is not None or known is None else FleetConfig.model_validate(known)
     make_provider(config, place)  # report its problems here, not in a log
+    if config.provider.kind == "local":
+        check_limits(config.host)
     registry.put_fact("config", plain(config))
     store_config(config, place)
     registry.put_fact("down", False)

@@ -46,13 +46,15 @@ def host(
     if os.getpgrp() != os.getpid():
         os.setpgid(0, 0)  # the watchdog kills the whole group, so the group must be our own
 
+    from tidegate.fleet.hostlimits import limited
     from tidegate.fleet.sparkhost import host_session, serve
 
     output.console.print(f"host {name}: starting Spark")
     with output.jvm_output_to(folder.host(name) / "spark.log"):
         spark = host_session(name, slots, master, memory_mb, settings)
     try:
-        serve(spec, folder, spark, lease_s=lease, endpoint=endpoint)
+        with limited(name, config.host):  # now, when the JVM has the memory that it starts with
+            serve(spec, folder, spark, lease_s=lease, endpoint=endpoint)
     finally:
         spark.stop()
     output.console.print(f"host {name}: ended")

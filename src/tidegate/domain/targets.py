@@ -97,17 +97,17 @@ class Targets:
         >>> Targets(placements={"words": "east-1"}).still_standing(seen).placements
         {}
         """
-        asked = {request.action for request in fleet.requests}
+        asked, known = {request.action for request in fleet.requests}, fleet.by_name
         placements = {
             name: host
             for name, host in self.placements.items()
-            if name in fleet.by_name and fleet.by_name[name].assigned == host
+            if (one := known.get(name)) is not None and one.assigned == host
         }
         parallelism = {
             name: {
-                operator: tasks for operator, tasks in known.items() if SetParallelism(name, operator, tasks) in asked
+                operator: tasks for operator, tasks in wanted.items() if SetParallelism(name, operator, tasks) in asked
             }
-            for name, known in self.parallelism.items()
+            for name, wanted in self.parallelism.items()
         }
         return replace(
             self,

@@ -6,9 +6,9 @@ from tidegate.domain import HostState
 from tidegate.fleet.folder import FleetFolder
 from tidegate.fleet.hostkeeper import HostKeeper
 from tidegate.fleet.judging import Judge
-from tidegate.fleet.look import Glance
+from tidegate.fleet.look import Glance, Occupancy
 from tidegate.fleet.registry import ApplicationEntry, Registry
-from tidegate.fleet.vocabulary import Phase, Tenancy
+from tidegate.fleet.vocabulary import Phase
 
 
 class Bookkeeper:
@@ -34,19 +34,20 @@ class Bookkeeper:
                 self._registry.note("host-adopted", name, f"region {glance.card.spec.region}")
             for tenancy in glance.status.tenancies:
                 entry = applications.get(tenancy.spec.name)
+                if entry is not None and entry.host is not None:
+                    continue
                 if tenancy.phase not in {Phase.STARTING, Phase.RUNNING}:
                     continue
                 if entry is None:
                     self._registry.put_application(tenancy.spec, name)
                     self._registry.note("application-adopted", tenancy.spec.name, f"it runs on {name}")
-                elif entry.host is None and entry.wanted:
+                elif entry.wanted:
                     self._registry.assign(tenancy.spec.name, name)
 
-    def recover(self, states: dict[str, HostState], glances: dict[str, Glance]) -> list[str]:
+    def recover(self, states: dict[str, HostState], seen: Occupancy) -> list[str]:
         """Handle lost hosts: their applications become unplaced, and what is left of the hosts is removed."""
         lost = [name for name, state in states.items() if state is HostState.LOST]
         hosts = self._registry.hosts()
-        # Read once: every write makes the registry read all applications again.
         assigned: dict[str, list[str]] = {name: [] for name in lost}
         for application, app in self._registry.applications().items() if lost else ():
             if app.host in assigned:
@@ -65,8 +66,10 @@ class Bookkeeper:
             del states[name]
         recovered = [
             (application, host)
-            for application, (host, tenancy) in (tenancies(glances).items() if self._lost_s else ())
-            if tenancy.phase is Phase.RUNNING and host in states and application in self._lost_s
+            for application in self._lost_s
+            if (found := seen.tenants.get(application)) is not None
+            for host, tenancy in (found,)
+            if tenancy.phase is Phase.RUNNING and host in states
         ]
         if recovered:
             with self._registry.together():
@@ -75,9 +78,9 @@ class Bookkeeper:
                     self._registry.note("application-recovered", application, f"on {host} after {took_s:.1f} s")
         return lost
 
-    def as_asked(self, states: dict[str, HostState], glances: dict[str, Glance]) -> None:
+    def as_asked(self, states: dict[str, HostState], seen: Occupancy) -> None:
         """Carry out moves and stops that users requested."""
-        open_hosts, seen = self.open_hosts(states), tenancies(glances)
+        open_hosts = self.open_hosts(states)
         for name, app in self._registry.applications().items():
             if not app.wanted:
                 self._finish(name, seen)
@@ -108,11 +111,12 @@ class Bookkeeper:
         """Publish the states of the hosts, for `fleet status`."""
         notes = {name: glances[name].note for name in states if name in glances and glances[name].note}
         before = self._registry.fact("view", {}).get("hosts", {})
-        for name, state in states.items():
-            if before.get(name) != state and state in {HostState.READY, HostState.AWAY, HostState.REFUSED}:
-                self._registry.note(f"host-{state}", name, notes.get(name, ""))
         hosts = {name: str(state) for name, state in states.items()}
-        self._registry.put_fact("view", {"time_s": self._clock.wall_s(), "hosts": hosts, "notes": notes})
+        with self._registry.together():
+            for name, state in states.items():
+                if before.get(name) != state and state in {HostState.READY, HostState.AWAY, HostState.REFUSED}:
+                    self._registry.note(f"host-{state}", name, notes.get(name, ""))
+            self._registry.put_fact("view", {"time_s": self._clock.wall_s(), "hosts": hosts, "notes": notes})
 
     def _move(self, name: str, app: ApplicationEntry, open_hosts: set[str], states: dict[str, HostState]) -> None:
         """Move an application to the host that a user chose. It stays there as long as that host exists."""
@@ -130,19 +134,8 @@ class Bookkeeper:
         else:
             self.assign(name, target, f"moved from {app.host}, as requested")
 
-    def _finish(self, name: str, seen: dict[str, tuple[str, Tenancy]]) -> None:
+    def _finish(self, name: str, seen: Occupancy) -> None:
         """Forget an application that is to stop, once no host runs it."""
-        if self._judge.nobody_runs(name) and name not in seen:
+        if self._judge.nobody_runs(name) and name not in seen.tenants:
             self._registry.forget_application(name)
             self._registry.note("application-ended", name)
-
-
-def tenancies(glances: dict[str, Glance]) -> dict[str, tuple[str, Tenancy]]:
-    """Which host runs which application, as the hosts report."""
-    return {
-        tenancy.spec.name: (name, tenancy)
-        for name, glance in glances.items()
-        if glance.status is not None
-        for tenancy in glance.status.tenancies
-        if tenancy.phase is not Phase.WAITING
-    }

@@ -32,12 +32,12 @@ from tidegate.domain import (
 from tidegate.domain.policy import Policy
 from tidegate.evaluate.measurement import MeasurementPlan, plan_measurements
 from tidegate.fleet.agent import desire_fields
-from tidegate.fleet.bookkeeping import Bookkeeper, tenancies
+from tidegate.fleet.bookkeeping import Bookkeeper
 from tidegate.fleet.config import FleetConfig
 from tidegate.fleet.folder import FleetFolder
 from tidegate.fleet.hostkeeper import HostKeeper
 from tidegate.fleet.judging import Judge
-from tidegate.fleet.look import Glance, Lookout
+from tidegate.fleet.look import Glance, Lookout, Occupancy, occupancy
 from tidegate.fleet.ports import Wire
 from tidegate.fleet.provider import Provider
 from tidegate.fleet.registry import ApplicationEntry, Registry
@@ -52,6 +52,7 @@ class _Told:
 
     generation: int
     applications: tuple[ApplicationSpec, ...]
+    names: frozenset[str]
 
 
 class FleetCluster:
@@ -70,6 +71,7 @@ class FleetCluster:
         self._keeper = HostKeeper(folder, config, provider, registry, self._lookout)
         self._book = Bookkeeper(folder, registry, self._judge, self._keeper)
         self._glances: dict[str, Glance] = {}
+        self._seen = Occupancy({}, set())
         self._states: dict[str, HostState] = {}
         self._empty_since_s: dict[str, float] = {}
         self._ending = False
@@ -83,21 +85,22 @@ class FleetCluster:
         """Ask all hosts, judge their states, and update the registry: what was found, lost, and requested by users."""
         self._ending = bool(self._registry.fact("down", False))
         self._glances = self._lookout.look()
+        self._seen = occupancy(self._glances)
         if not self._ending:
             self._book.adopt(self._glances)
-        self._states = self._judge.states(self._glances)
+        self._states = self._judge.states(self._glances, self._seen.held)
         self._book.publish(self._states, self._glances)
         if self._generation is None:
             if not self._judge.settled(self._states):
                 return  # just started: hear from all hosts before changing anything
             seen = [glance.status.generation for glance in self._glances.values() if glance.status is not None]
             self._generation = self._registry.next_generation(max(seen, default=0) + 1)
-        for lost in self._book.recover(self._states, self._glances):
+        for lost in self._book.recover(self._states, self._seen):
             self._told.pop(lost, None)
         if self._ending:
             self._book.end_all()
         else:
-            self._book.as_asked(self._states, self._glances)
+            self._book.as_asked(self._states, self._seen)
 
     def observe(self) -> Observation:
         """The result of the last look, combined with the registry."""
@@ -160,31 +163,13 @@ class FleetCluster:
     # observing
 
     def _sample(self) -> FleetSample:
-        seen, judge = tenancies(self._glances), self._judge
+        seen, judge = self._seen.tenants, self._judge
         hosts = self._registry.hosts()
-        applications = []
-        inhabited: set[str] = set()
-        for name, app in self._registry.applications().items():
-            if not app.wanted:
-                continue
-            host, tenancy = seen.get(name, (None, None))
-            inhabited |= {app.host or "", host or ""}
-            running = tenancy is not None and tenancy.phase is Phase.RUNNING
-            applications.append(
-                FleetApplication(
-                    name,
-                    app.spec.region,
-                    app.spec.slots,
-                    app.host,
-                    host if running else None,
-                    pinned=app.asked_host is not None and app.asked_host == app.host,
-                    ran=running or judge.lease(name)[0] is not None,
-                    load_slots=_rounded(tenancy.load_slots if tenancy is not None else None),
-                    latency_p99_s=_rounded(tenancy.latency_p99_s if tenancy is not None else None),
-                    objective_s=app.spec.latency_s,
-                    changes_alone=tenancy.changes_alone if tenancy is not None else 0,
-                )
-            )
+        wanted = [(name, app) for name, app in self._registry.applications().items() if app.wanted]
+        applications = [
+            _reported(app, *seen[name], judge) if name in seen else _unreported(app, judge) for name, app in wanted
+        ]
+        inhabited = {app.host for _, app in wanted} | {seen[name][0] for name, _ in wanted if name in seen}
         moment_s = self._clock.steady_s()
         self._empty_since_s = {
             name: self._empty_since_s.get(name, moment_s)
@@ -267,14 +252,15 @@ class FleetCluster:
         if changed:
             self._generation = self._registry.next_generation()
             for name in changed:
-                self._told[name] = _Told(self._generation, wanted[name])
+                names = frozenset(spec.name for spec in wanted[name])
+                self._told[name] = _Told(self._generation, wanted[name], names)
 
     def _tell_one(self, telling: tuple[str, list[ApplicationEntry], MeasurementPlan | None]) -> None:
         name, assigned, measure = telling
         glance = self._glances[name]
         assert glance.status is not None
-        known, running = self._told[name], {one.spec.name for one in glance.status.tenancies if _runs(one)}
-        whole = glance.status.generation != known.generation or running != {spec.name for spec in known.applications}
+        known = self._told[name]
+        whole = glance.status.generation != known.generation or not _runs_all(glance.status.tenancies, known)
         applications = [Assigned(app.spec, *self._judge.lease(app.spec.name)) for app in assigned] if whole else None
         granted = tuple(self._grants.get(name, ()))
         try:
@@ -296,13 +282,34 @@ class FleetCluster:
         return plan_measurements(policy, placement)
 
 
-def _runs(tenancy: Tenancy) -> bool:
-    return tenancy.phase is Phase.RUNNING
+def _reported(app: ApplicationEntry, host: str, tenancy: Tenancy, judge: Judge) -> FleetApplication:
+    spec, assigned, running = app.spec, app.host, tenancy.phase is Phase.RUNNING
+    load, latency_s = tenancy.load_slots, tenancy.latency_p99_s
+    return FleetApplication(
+        spec.name,
+        spec.region,
+        spec.slots,
+        assigned,
+        host if running else None,
+        app.asked_host is not None and app.asked_host == assigned,
+        running or judge.ran(spec.name),
+        None if load is None else round(load, 3),
+        None if latency_s is None else round(latency_s, 3),
+        spec.latency_s,
+        tenancy.changes_alone,
+    )
+
+
+def _unreported(app: ApplicationEntry, judge: Judge) -> FleetApplication:
+    spec, pinned, ran = app.spec, app.asked_host is not None and app.asked_host == app.host, judge.ran(app.spec.name)
+    return FleetApplication(spec.name, spec.region, spec.slots, app.host, None, pinned, ran, objective_s=spec.latency_s)
+
+
+def _runs_all(tenancies: tuple[Tenancy, ...], told: _Told) -> bool:
+    """Does the host run what it was told, and nothing else?"""
+    running = Phase.RUNNING
+    return {one.spec.name for one in tenancies if one.phase is running} == told.names
 
 
 def _speaks_for(glance: Glance) -> str | None:
     return glance.status.speaks_for if glance.status is not None else None
-
-
-def _rounded(figure: float | None) -> float | None:
-    return None if figure is None else round(figure, 3)

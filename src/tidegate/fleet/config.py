@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from tidegate.control.yamlmodel import load_model
 from tidegate.domain.policy import Policy
@@ -15,6 +15,7 @@ from tidegate.fleet.folder import FleetFolder
 from tidegate.fleet.plan.replicas import PolicyName
 
 Count = Annotated[int, Field(ge=1)]
+_BESIDE_HEAP_MB = 512
 
 
 class RegionRule(Section):
@@ -32,7 +33,23 @@ class HostRule(Section):
     master: str | None = Field(None, description="Spark master. Default: local[slots].")
     applications: Count = Field(8, description="Maximum number of applications on one host.")
     memory_mb: Annotated[int, Field(ge=384)] = Field(640, description="Heap size of the driver.")
+    cpu_quota: Annotated[float, Field(gt=0)] | None = Field(
+        None, description="Maximum CPUs of a host, its JVM and its Python workers together (control groups)."
+    )
+    memory_limit_mb: int | None = Field(
+        None, description="Maximum memory of the same processes. It has to leave room beside the heap."
+    )
     settings: dict[str, str] = Field(default_factory=dict, description="Spark settings.")
+
+    @model_validator(mode="after")
+    def _heap_fits(self) -> HostRule:
+        least = self.memory_mb + _BESIDE_HEAP_MB
+        if self.memory_limit_mb is not None and self.memory_limit_mb < least:
+            raise ValueError(
+                f"memory_limit_mb is {self.memory_limit_mb}; give at least {least}: memory_mb ({self.memory_mb}) and "
+                f"{_BESIDE_HEAP_MB} for the rest of the JVM and the Python workers"
+            )
+        return self
 
 
 class ProviderRule(Section):

@@ -42,7 +42,8 @@ class Disk:
     """The real disk. Only the owner can read the files: they hold the user's names, addresses and settings."""
 
     def names(self, folder: Path) -> list[str]:
-        return sorted(path.name for path in folder.iterdir())
+        with os.scandir(folder) as found:
+            return sorted(entry.name for entry in found)
 
     def read(self, path: Path) -> bytes:
         return path.read_bytes()

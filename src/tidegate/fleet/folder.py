@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 from tidegate.adapters.spark.gatefile import FENCE
@@ -80,7 +81,7 @@ class FleetFolder:
         check_epoch(self.files.names(self.lease_path(application)), epoch)
 
     def lease_path(self, application: str) -> Path:
-        return self.application(application) / "lease"
+        return self.root / f"applications/{application}/lease"  # one join: a centre needs thousands of these
 
     def lease(self, application: str) -> LeaseFolder:
         return LeaseFolder(self.lease_path(application), self.files, self.clock)
@@ -131,7 +132,7 @@ class FleetFolder:
     def read_card(self, host: str) -> HostCard | None:
         """None if no agent of this name has listened yet."""
         try:
-            return from_json(HostCard, self.files.read(self.host(host) / "card.json"))
+            return _card(self.files.read(self.root / f"hosts/{host}/card.json"))
         except (OSError, ValueError):
             return None
 
@@ -163,6 +164,12 @@ class FleetFolder:
             return self.files.names(self.root / below)
         except OSError:
             return []
+
+
+@lru_cache(maxsize=1 << 12)
+def _card(body: bytes) -> HostCard:
+    """Cached, because a centre reads every card in every step."""
+    return from_json(HostCard, body)
 
 
 def _host_number(name: str) -> tuple[int, str]:

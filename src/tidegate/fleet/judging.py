@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 from tidegate.domain import HostState
 from tidegate.fleet.config import FleetConfig
@@ -11,8 +12,12 @@ from tidegate.fleet.folder import FleetFolder
 from tidegate.fleet.lease import LeaseRecord, LeaseWatch
 from tidegate.fleet.look import Glance
 from tidegate.fleet.provider import Provider
-from tidegate.fleet.registry import STARTING, HostEntry, Registry
-from tidegate.fleet.vocabulary import Phase, Tenancy
+from tidegate.fleet.registry import STARTING, ApplicationEntry, HostEntry, Registry
+
+_MOST_NEW = 2000
+"""Leases that are read for the first time in one step."""
+_MOST_IDLE = 500
+"""Leases read in one step of applications that have neither a lease nor a host. Nobody is about to take those."""
 
 
 @dataclass(slots=True)
@@ -46,11 +51,12 @@ class Judge:
         self._known: dict[str, _Acquaintance] = {}
         self._watches: dict[str, LeaseWatch] = {}
         self._leases: dict[str, LeaseRecord | None] = {}
+        self._unread = 0
         self._began_s = self._clock.steady_s()
 
-    def states(self, glances: dict[str, Glance]) -> dict[str, HostState]:
-        """The state of every host in the registry. Leases are read as well."""
-        self._watch_leases({tenancy.spec.name for glance in glances.values() for tenancy in _under_lease(glance)})
+    def states(self, glances: dict[str, Glance], held: set[str]) -> dict[str, HostState]:
+        """The state of every host in the registry. Leases of applications that no host reports as `held` are read."""
+        self._watch_leases(held)
         moment_s = self._clock.steady_s()
         states: dict[str, HostState] = {}
         for name, entry in self._registry.hosts().items():
@@ -66,7 +72,9 @@ class Judge:
         return states
 
     def settled(self, states: dict[str, HostState]) -> bool:
-        """After a start: has every host answered, or had enough time to answer?"""
+        """After a start: is every lease known, and has every host answered, or had enough time to answer?"""
+        if self._unread:
+            return False
         waiting = any(state in {HostState.AWAY, HostState.STARTING} for state in states.values())
         silent = any(self._known[name].answered_s is None for name in states)
         return (
@@ -84,6 +92,10 @@ class Judge:
         watch = self._watches.get(application)
         return self._leases.get(application), watch.unchanged_s if watch is not None else 0.0
 
+    def ran(self, application: str) -> bool:
+        """Has it held a lease before? Known only if no host reports it as running."""
+        return self._leases.get(application) is not None
+
     def nobody_runs(self, application: str) -> bool:
         """Is it certain that no host runs this application?"""
         return application in self._watches and self._watches[application].free
@@ -97,14 +109,24 @@ class Judge:
         for gone in [name for name in self._watches if name in held or name not in applications]:
             del self._watches[gone]
             self._leases.pop(gone, None)
-        for name in applications.keys() - held:
-            watch = self._watches.setdefault(name, LeaseWatch(self._clock, self._timing.lease_s))
+        for name in self._due(applications, held):
+            watch = self._watches.pop(name, None) or LeaseWatch(self._clock, self._timing.lease_s)
+            self._watches[name] = watch  # those read last are at the end
             try:
                 record = self._folder.lease(name).read()
             except (OSError, ValueError):
                 continue  # an unreadable lease says nothing about its holder
             watch.look(record)
             self._leases[name] = record
+
+    def _due(self, applications: Mapping[str, ApplicationEntry], held: set[str]) -> list[str]:
+        """Leases to read now: all that may be held or taken, and some of the others in turn."""
+        unheld = applications.keys() - held
+        new = sorted(unheld - self._watches.keys())
+        self._unread = max(0, len(new) - _MOST_NEW)
+        idle = {name for name in unheld if applications[name].host is None and self._leases.get(name) is None}
+        in_turn = islice((name for name in self._watches if name in idle), _MOST_IDLE)
+        return [*new[:_MOST_NEW], *in_turn, *(unheld - idle - set(new))]
 
     def _absent(self, name: str, entry: HostEntry, known: _Acquaintance) -> HostState:
         timing, silent_s = self._timing, self.silent_s(name)
@@ -122,9 +144,3 @@ class Judge:
     def _holds(self, application: str, host: str) -> bool:
         record = self._leases.get(application)
         return record is not None and not record.released and record.owner.partition("/")[0] == host
-
-
-def _under_lease(glance: Glance) -> Iterator[Tenancy]:
-    """The applications that a host reports as running."""
-    if glance.status is not None:
-        yield from (one for one in glance.status.tenancies if one.epoch is not None and one.phase is Phase.RUNNING)

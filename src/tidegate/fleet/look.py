@@ -9,7 +9,7 @@ from tidegate.domain.codec import from_json
 from tidegate.fleet.folder import FleetFolder
 from tidegate.fleet.ports import Peer, Wire
 from tidegate.fleet.protocol import Refused
-from tidegate.fleet.vocabulary import AgentStatus, HostCard
+from tidegate.fleet.vocabulary import AgentStatus, HostCard, Phase, Tenancy
 
 _LONGEST_NOTE = 200
 
@@ -22,6 +22,31 @@ class Glance:
     status: AgentStatus | None
     refused: bool = False
     note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Occupancy:
+    """What the hosts say about their applications, by application."""
+
+    tenants: dict[str, tuple[str, Tenancy]]
+    """The host that has it, and how it is there. An application that still waits is not there yet."""
+    held: set[str]
+    """Applications that run under a lease."""
+
+
+def occupancy(glances: dict[str, Glance]) -> Occupancy:
+    """Computed once per look, because thousands of applications take a while."""
+    tenants: dict[str, tuple[str, Tenancy]] = {}
+    held: set[str] = set()
+    waiting, running = Phase.WAITING, Phase.RUNNING
+    for host, glance in glances.items():
+        for tenancy in glance.status.tenancies if glance.status is not None else ():
+            phase, name = tenancy.phase, tenancy.spec.name
+            if phase is running and tenancy.epoch is not None:
+                held.add(name)
+            if phase is not waiting:
+                tenants[name] = (host, tenancy)
+    return Occupancy(tenants, held)
 
 
 class Lookout:

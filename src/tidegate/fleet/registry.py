@@ -34,6 +34,7 @@ CREATE TABLE IF NOT EXISTS events (
 
 _BESIDE = ("INSERT INTO events", "DELETE FROM events", "INSERT OR REPLACE INTO facts", "BEGIN", "COMMIT")
 """Statements that change neither hosts nor applications."""
+_APPLICATIONS = "SELECT name, spec, host, asked_host, wanted FROM applications"
 STARTING = ""
 """The handle of a host that was requested from the provider and has no handle yet."""
 MOST_EVENTS = 5000
@@ -74,6 +75,10 @@ def _application_spec(text: str) -> ApplicationSpec:
     return from_json(ApplicationSpec, text)
 
 
+def _entries(rows: list[tuple[Any, ...]]) -> dict[str, ApplicationEntry]:
+    return {row[0]: ApplicationEntry(_application_spec(row[1]), row[2], row[3], bool(row[4])) for row in rows}
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """Something that happened in the fleet."""
@@ -99,6 +104,8 @@ class Registry:
         self._writes = 0
         self._read: dict[str, tuple[tuple[int, int], Any]] = {}
         """Hosts and applications as last read, with the version of the file they were read from."""
+        self._touched: set[str] = set()
+        """Applications that were written since they were last read."""
         try:
             if path is not None:
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -130,7 +137,7 @@ class Registry:
         found: Mapping[str, HostEntry] = self._cached("hosts", self._hosts)
         return found
 
-    def _hosts(self) -> dict[str, HostEntry]:
+    def _hosts(self, before: Mapping[str, HostEntry] | None) -> dict[str, HostEntry]:
         rows = self._all("SELECT name, spec, handle, leaving, since_s FROM hosts ORDER BY name")
         return {row[0]: HostEntry(_host_spec(row[1]), row[2], bool(row[3]), row[4]) for row in rows}
 
@@ -151,12 +158,22 @@ class Registry:
         found: Mapping[str, ApplicationEntry] = self._cached("applications", self._applications)
         return found
 
-    def _applications(self) -> dict[str, ApplicationEntry]:
-        rows = self._all("SELECT name, spec, host, asked_host, wanted FROM applications ORDER BY name")
-        return {row[0]: ApplicationEntry(_application_spec(row[1]), row[2], row[3], bool(row[4])) for row in rows}
+    def _applications(self, before: Mapping[str, ApplicationEntry] | None) -> dict[str, ApplicationEntry]:
+        """All of them by name. If only this process has written since `before`, only what it has written is read."""
+        touched, self._touched = self._touched, set()
+        if before is None or not touched <= before.keys() or len(touched) > len(before) / 4:
+            return _entries(self._all(f"{_APPLICATIONS} ORDER BY name"))
+        found = dict(before)
+        for name in touched:
+            row = self._all(f"{_APPLICATIONS} WHERE name = ?", (name,))
+            found |= _entries(row)
+            if not row:
+                del found[name]
+        return found
 
     def put_application(self, spec: ApplicationSpec, host: str | None = None) -> None:
         """Add an application, or update the recipe of an existing one, which keeps its host."""
+        self._touched.add(spec.name)
         self._do(
             "INSERT INTO applications (name, spec, host) VALUES (?, ?, ?)"
             " ON CONFLICT (name) DO UPDATE SET spec = excluded.spec, wanted = 1",
@@ -164,16 +181,20 @@ class Registry:
         )
 
     def assign(self, application: str, host: str | None) -> None:
+        self._touched.add(application)
         self._do("UPDATE applications SET host = ? WHERE name = ?", (host, application))
 
     def ask_host(self, application: str, host: str | None) -> None:
+        self._touched.add(application)
         self._do("UPDATE applications SET asked_host = ? WHERE name = ?", (host, application))
 
     def end_application(self, application: str) -> None:
         """Request that it stops. Its checkpoint stays."""
+        self._touched.add(application)
         self._do("UPDATE applications SET wanted = 0 WHERE name = ?", (application,))
 
     def forget_application(self, application: str) -> None:
+        self._touched.add(application)
         self._do("DELETE FROM applications WHERE name = ?", (application,))
 
     def fact(self, key: str, default: Any = None) -> Any:
@@ -208,19 +229,23 @@ class Registry:
         with self._lock:
             self._db.close()
 
-    def _cached(self, what: str, read: Callable[[], Any]) -> Any:
-        """Read again only after a write, because every step looks at thousands of applications."""
+    def _cached(self, what: str, read: Callable[[Any], Any]) -> Any:
+        """Read again only after a write, because every step looks at thousands of applications.
+
+        `read` gets what was last read, unless another process has written since.
+        """
         version = (self._writes, int(self._all("PRAGMA data_version")[0][0]))
         known = self._read.get(what)
         if known is None or known[0] != version:
-            known = self._read[what] = (version, read())
+            before = known[1] if known is not None and known[0][1] == version[1] else None
+            known = self._read[what] = (version, read(before))
         return known[1]
 
     def _undo(self) -> None:
         """End a transaction without its changes. A commit that fails, on a full disk say, leaves it open."""
         with self._lock:
             if self._db.in_transaction:
-                self._writes += 1
+                self._read.clear()
                 self._db.rollback()
 
     def _do(self, statement: str, values: tuple[Any, ...] = ()) -> None:

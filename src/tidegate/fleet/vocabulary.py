@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from tidegate.domain import HostSample, InvalidInput, Request
@@ -13,6 +14,7 @@ from tidegate.fleet.lease import LeaseRecord
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
 
+@lru_cache(maxsize=1 << 16)
 def check_name(name: str, what: str) -> str:
     """Names become folder names: letters, digits, `_.-`.
 

@@ -73,6 +73,8 @@ class Course:
     centre_away_s: tuple[float, float] = (195.0, 60.0)
     base_rows_per_s: float = 25.0
     peak_rows_per_s: float = 150.0
+    lead_s: float = 20.0
+    """From the first submission to the first row. The applications start meanwhile."""
 
     def load(self, region: str) -> Burst:
         start_s, duration_s = self.east_burst_s if region == "east" else self.west_burst_s
@@ -102,8 +104,11 @@ class FleetRun:
         self.found: dict[str, Any] = {}
 
     def begin(self) -> None:
-        self.fleet("up", str(self._file), "--wait", "240")
-        self.start_s = time.time() + 20.0
+        up = self.fleet("up", str(self._file), "--wait", "240")
+        if len(up["ready"]) < up["wanted"]:
+            text = f"{len(up['ready'])} of {up['wanted']} hosts are ready"
+            raise EnvironmentUnfit(f"{text}; see {self.folder.root}/hosts")
+        self.start_s = time.time() + self.course.lead_s
         for name, region in APPLICATIONS.items():
             arguments = {
                 "load": asdict(self.course.load(region)),
@@ -112,8 +117,9 @@ class FleetRun:
                 "trigger_s": TRIGGER_S,
                 "lookup_tasks": self._variant.first_tasks,
             }
-            words = ["--name", name, "--region", region, "--slots", "0.6", "--latency", str(OBJECTIVE_S)]
-            words += ["--arguments", json.dumps(arguments), *self._variant.words, "--wait", "0"]
+            words = ["--name", name, "--region", region, "--slots", str(self._variant.first_slots)]
+            words += ["--latency", str(OBJECTIVE_S), "--arguments", json.dumps(arguments)]
+            words += [*self._variant.words, "--wait", "0"]
             self.fleet("submit", "tidegate_lab.experiments.fleet_run:build", *words)
         self.until(lambda: all(committed_rows(self.folder, name) for name in APPLICATIONS), "the first batches", 180)
 
@@ -162,6 +168,13 @@ class FleetRun:
         while self.now_s() < time_s:
             self.watch()
             time.sleep(1.5)
+
+    def await_rows_of(self, time_s: float) -> None:
+        """Wait until all rows that had arrived by then are committed, so that no late row is left out."""
+        due = {name: Timeline(self.course.load(region)).rows_by(time_s) for name, region in APPLICATIONS.items()}
+        self.until(
+            lambda: all(committed_rows(self.folder, name) >= rows for name, rows in due.items()), "the last rows", 240
+        )
 
     def move_by_hand(self) -> None:
         target = next(name for name, host in self.registry.hosts().items() if host.spec.region == "east")

@@ -18,12 +18,14 @@ _GONE = {"lost", "refused"}
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """Which levels are elastic. What is fixed has the size that the peak needs."""
+    """Which levels are elastic. What is fixed has the size that the peak needs; what is elastic starts small."""
 
     tasks: bool = True
     hosts: bool = True
     first_tasks: int = 2
     """Tasks of the look-up at the start."""
+    first_slots: float = 0.6
+    """Slots that an application is placed with. With those of the peak, fixed hosts get one application each."""
 
     def file(self, fleet: Mapping[str, Any]) -> dict[str, Any]:
         """The fleet's file of this variant: without elastic hosts, every region has its maximum from the start."""
@@ -40,10 +42,10 @@ class Variant:
 
 
 FOUR_WAYS = {
-    "static": Variant(tasks=False, hosts=False, first_tasks=3),
-    "application": Variant(tasks=True, hosts=False, first_tasks=3),
+    "static": Variant(tasks=False, hosts=False, first_tasks=3, first_slots=2.0),
+    "application": Variant(tasks=True, hosts=False, first_tasks=1, first_slots=2.0),
     "infrastructure": Variant(tasks=False, hosts=True, first_tasks=3),
-    "both": Variant(tasks=True, hosts=True, first_tasks=3),
+    "both": Variant(tasks=True, hosts=True, first_tasks=1),
 }
 
 
@@ -75,13 +77,15 @@ def figures_of(samples: Sequence[Sample], latencies_s: Floats, objective_s: floa
 
 def restarts(samples: Sequence[Sample]) -> int:
     """Moves and rescales that were seen: a new epoch, or another number of tasks. Both at once are one restart."""
-    known: dict[str, tuple[Any, Any]] = {}
+    known: dict[str, tuple[Any, dict[str, int]]] = {}
     count = 0
     for sample in samples:
         for name, app in sample["applications"].items():
-            if app.get("epoch") is None or not app.get("tasks"):
+            epoch, tasks = app.get("epoch"), app.get("tasks")
+            if epoch is None or not tasks:
                 continue  # it is being started: what it becomes is seen later
-            now = (app["epoch"], app["tasks"])
-            count += name in known and known[name] != now
-            known[name] = now
+            before, had = known.get(name, (epoch, tasks))
+            # A batch need not report every operator, so only those that were seen before can have changed.
+            count += before != epoch or any(had.get(one, now) != now for one, now in tasks.items())
+            known[name] = epoch, {**had, **tasks}
     return count

@@ -146,17 +146,32 @@ def static_size(spec: FleetSpec, rows: Floats, told: Callable[[str], None] = lam
         app.name: float(peaks[app.name]) * app.unloaded_s + spec.task_cores * sum(tasks[app.name].values())
         for app in spec.applications
     }
-    low, high = dict.fromkeys(spec.regions, 0), {}
+    low, high, most = dict.fromkeys(spec.regions, 0), dict[str, int](), dict[str, int]()
     for region in spec.regions:
         own = [app for app in spec.applications if app.region == region]
+        most[region] = len(own)
         high[region] = min(len(own), int(np.ceil(2 * sum(work[app.name] for app in own) / spec.host.slots)))
-    while any(high[region] - low[region] > 1 for region in spec.regions):
-        tried = {r: (low[r] + high[r]) // 2 if high[r] - low[r] > 1 else high[r] for r in spec.regions}
+
+    def suffices(tried: dict[str, int]) -> dict[str, bool]:
         told(f"static: {' + '.join(str(n) for n in tried.values())} hosts")
         plant = Size(tasks, work, tried).plant(spec, rows)
         plant.advance(rows.shape[1])
         rates = plant.totals().violation_rates
-        for region in spec.regions:
-            kept = all(rates[app.name] <= ALLOWED for app in spec.applications if app.region == region)
-            (high if kept else low)[region] = tried[region]
+        within = {app.name: rates[app.name] <= ALLOWED for app in spec.applications}
+        return {r: all(within[app.name] for app in spec.applications if app.region == r) for r in spec.regions}
+
+    kept = suffices(high)
+    while short := [region for region in spec.regions if not kept[region] and high[region] < most[region]]:
+        for region in short:
+            low[region], high[region] = high[region], min(most[region], 2 * high[region])
+        kept = suffices(high)
+    for region in [region for region in spec.regions if not kept[region]]:
+        # An application runs on one host, so more hosts would stay empty.
+        told(f"static: {region} misses its objectives even with a host for every application")
+        low[region] = high[region] - 1
+    while any(high[region] - low[region] > 1 for region in spec.regions):
+        tried = {r: (low[r] + high[r]) // 2 if high[r] - low[r] > 1 else high[r] for r in spec.regions}
+        for region, enough in suffices(tried).items():
+            if high[region] - low[region] > 1:
+                (high if enough else low)[region] = tried[region]
     return Size(tasks, work, high)

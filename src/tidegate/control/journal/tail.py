@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 _WINDOW = 32_768  # deflate looks back no further
+_LARGE = 1 << 20
 
 
 def packed(text: bytes, base: bytes | None) -> bytes:
@@ -20,7 +21,9 @@ def packed(text: bytes, base: bytes | None) -> bytes:
     >>> len(packed(step, base=step)) < 15
     True
     """
-    coder = zlib.compressobj(6, zlib.DEFLATED, -15, zdict=base[-_WINDOW:]) if base else zlib.compressobj(6, wbits=-15)
+    # The steps of a large fleet have megabytes. The fastest level takes a quarter of the time there.
+    level = 6 if len(text) < _LARGE else 1
+    coder = zlib.compressobj(level, zlib.DEFLATED, -15, zdict=base[-_WINDOW:] if base else b"")
     return coder.compress(text) + coder.flush()
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from tidegate.domain import (
     Decision,
@@ -24,10 +25,12 @@ from tidegate.placement import Host, Problem, Task, scheduler
 from tidegate.plan.planner import Plan, Proposer
 
 _SEED = 1  # the same fleet must get the same placement
-_MOST_PLACED = 1000
+_MOST_PLACED = 300
 """Applications placed in one step. Lost ones come before new ones."""
 _MOST_SEARCHED = 48
 """Applications that a scheduler places in one region at once. If there are more, they are placed largest first."""
+_MOST_SEARCHED_IN_ALL = 192
+"""The same, of all regions together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,33 +147,50 @@ def place(
         there.setdefault(host.region, []).append(host)
     placed: dict[str, str] = {}
     spilled = [one for one in applications if one.home not in there]
+    by_home: dict[str | None, list[FleetApplication]] = {}
+    for one in applications:
+        by_home.setdefault(one.home, []).append(one)
+    searched = len(applications) <= _MOST_SEARCHED_IN_ALL
     for region, local_hosts in there.items():
-        local = [one for one in applications if one.home == region]
-        chosen, left_over = _fit(local_hosts, free, local, rule)
+        local = by_home.get(region, [])
+        chosen, left_over = _fit(local_hosts, free, local, rule if searched else None)
         for one in local:
             if one.name in chosen:
                 free[chosen[one.name]] -= one.need
         placed |= chosen
         spilled += left_over
-    for one in sorted(spilled, key=lambda one: (-one.need, one.name)):
-        fitting = [host for host in hosts if free[host.name] >= one.need - 1e-9]
-        candidates = fitting or there.get(one.home or "") or list(hosts)
-        best = max(candidates, key=lambda host: (host.region == one.home, free[host.name]))
-        placed[one.name] = best.name
-        free[best.name] -= one.need
+    return placed | _spill(hosts, free, spilled)
+
+
+def _spill(
+    hosts: Sequence[FleetHost], free: Mapping[str, float], applications: Sequence[FleetApplication]
+) -> dict[str, str]:
+    """Each where most room is, at home if it fits there. If it fits nowhere, the home region is overloaded."""
+    room = np.array([free[host.name] for host in hosts])
+    homes: dict[str | None, npt.NDArray[np.bool_]] = {}
+    placed: dict[str, str] = {}
+    for one in sorted(applications, key=lambda one: (-one.need, one.name)):
+        if one.home not in homes:
+            homes[one.home] = np.array([host.region == one.home for host in hosts])
+        home = homes[one.home]
+        at_home, anywhere = np.where(home, room, -np.inf), room
+        fits = at_home.max() >= one.need - 1e-9 or (anywhere.max() < one.need - 1e-9 and home.any())
+        best = int(np.argmax(at_home if fits else anywhere))
+        placed[one.name] = hosts[best].name
+        room[best] -= one.need
     return placed
 
 
 def _fit(
-    hosts: Sequence[FleetHost], free: Mapping[str, float], applications: Sequence[FleetApplication], rule: str
+    hosts: Sequence[FleetHost], free: Mapping[str, float], applications: Sequence[FleetApplication], rule: str | None
 ) -> tuple[dict[str, str], list[FleetApplication]]:
-    """Let the scheduler place as many as fit; the smallest of the others are left over."""
+    """Let the scheduler place as many as fit; the smallest of the others are left over. No rule: largest first."""
     left_over: list[FleetApplication] = []
     kept = sorted(applications, key=lambda one: (-one.need, one.name))
     room = sum(max(free[host.name], 0.0) for host in hosts)
     while kept and sum(one.need for one in kept) > room:
         left_over.append(kept.pop())
-    if len(kept) > _MOST_SEARCHED:
+    if rule is None or len(kept) > _MOST_SEARCHED:
         return _largest_first(hosts, free, kept, left_over)
     while kept:
         problem = Problem(
@@ -208,17 +228,18 @@ def _homeless(fleet: FleetSample) -> tuple[list[FleetApplication], list[str]]:
 
     Applications on unreachable hosts stay there, because they may still be running.
     """
-    homeless = []
-    for one in fleet.applications:
-        host = fleet.host_by_name.get(one.assigned) if one.assigned is not None else None
-        if host is None or host.state is HostState.LOST or (host.state is HostState.READY and host.leaving):
-            homeless.append(one)
+    lasting = {
+        host.name
+        for host in fleet.hosts
+        if host.state is not HostState.LOST and not (host.state is HostState.READY and host.leaving)
+    }
+    homeless = [one for one in fleet.applications if one.assigned not in lasting]
     if not homeless:
         return [], []
     coming = {host.region for host in fleet.hosts if host.state is HostState.STARTING}
     coming -= {host.region for host in fleet.hosts if host.open}
-    waiting = [one.name for one in homeless if one.home in coming and not one.ran]
-    return [one for one in homeless if one.name not in set(waiting)], waiting
+    waiting = {one.name for one in homeless if one.home in coming and not one.ran} if coming else set()
+    return [one for one in homeless if one.name not in waiting], [one.name for one in homeless if one.name in waiting]
 
 
 def _placed(one: FleetApplication, host: str, fleet: FleetSample) -> Reason:

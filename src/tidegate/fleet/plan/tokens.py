@@ -44,12 +44,16 @@ class Tokens(WatchfulGuard):
             for name, bucket in list(buckets.items()):
                 if bucket.left(self._rule, self._now_s) >= self._rule.size or name not in fleet.by_name:
                     del buckets[name]
+        alone = memory.alone
         for application in fleet.applications:
-            done, known = application.changes_alone, memory.alone.get(application.name, 0)
+            done, name = application.changes_alone, application.name
+            if not done and name not in alone:
+                continue
+            known = alone.get(name, 0)
             if done > known:
-                self._bucket(memory.buckets, application.name).charge(self._rule, self._now_s, done - known)
+                self._bucket(memory.buckets, name).charge(self._rule, self._now_s, done - known)
             if done != known:  # less: it was started again elsewhere, and its count restarted
-                memory.alone[application.name] = done
+                alone[name] = done
 
     def check(self, action: Action, context: GuardContext) -> Verdict:
         if not isinstance(action, SetParallelism) and not moves_a_running_one(action, context):

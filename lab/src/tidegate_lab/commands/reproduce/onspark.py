@@ -116,12 +116,13 @@ def run_fleet(options: Options) -> dict[str, Any]:
         found = play(folder, CENTRE_ONLY if options.quick else Course(), status.update)
     checked = found["applications"].values()
     found |= {key: sum(rows[key] for rows in checked) for key in ("rows_lost", "rows_doubled")}
+    (folder / "fleet-run.json").write_text(dumps(found, indent=1))  # what follows takes half an hour and may fail
     if not options.quick:
         with output.console.status("the same load four times") as status:
             compared = four_way(folder / "four-way", status.update)
         found["four_way"] = compared["four_way"]
         found |= {key: found[key] + compared[key] for key in ("rows_lost", "rows_doubled")}
-    (folder / "fleet-run.json").write_text(dumps(found, indent=1))
+        (folder / "fleet-run.json").write_text(dumps(found, indent=1))
     table = output.table(
         "application", "rows", "lost", "doubled", "violations", "p99", "hosts", title="every row checked"
     )
