@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tidegate.evaluate.forecast import onestream
 from tidegate.evaluate.forecast.blending import MEMORIES, UNKNOWN, score, weigh
 from tidegate.evaluate.forecast.history import LAGS, PACES, History, seasonal_levels
 from tidegate.evaluate.forecast.intervals import ABOVE, BELOW, IssuedInterval, calibrate, first_interval, reach
@@ -174,13 +175,18 @@ def _judge(learned: Learned, said: Floats, target: Floats, outcome: Bools, alpha
     interval = IssuedInterval(*said[_MEAN : _UNIT + 1])
     loss = learned.blend_loss
     loss += np.maximum(1.0 - MEMORIES[-1], share) * ((interval.mean - target) ** 2 - loss)
-    calibrate(learned.interval, target, interval, alpha, ahead, outcomes)
     x = said[:FEATURES]
     mean_square = (x * x).sum(axis=0) / FEATURES
     energy = learned.energy
     energy += np.maximum(0.001, share) * (mean_square - energy)
     said[_TARGET] = target
-    said[_WEIGHT] = robust_weights(learned.noise, target - (learned.theta * x).sum(axis=0), outcomes)
+    error = target - (learned.theta * x).sum(axis=0)
+    if len(target) == 1:
+        onestream.calibrate(learned.interval, target.item(), interval, alpha, ahead, outcomes.item())
+        said[_WEIGHT] = onestream.robust_weight(learned.noise, error.item(), outcomes.item())
+    else:
+        calibrate(learned.interval, target, interval, alpha, ahead, outcomes)
+        said[_WEIGHT] = robust_weights(learned.noise, error, outcomes)
     if not everywhere:
         said[_WEIGHT, ~outcome] = 0.0
         for column, was in zip(learned, undo, strict=True):

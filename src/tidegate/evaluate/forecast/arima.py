@@ -17,23 +17,23 @@ from numpy.typing import ArrayLike
 from tidegate.evaluate.forecast.forecaster import Forecast, samples
 from tidegate.evaluate.forecast.rows import Bools, Floats, Layout
 
-_RIDGE = 1.0
+RIDGE = 1.0
 """Weight of the prior "all coefficients are 0", in samples of typical size. While nothing happens, the past is
 forgotten only back to this prior.
 """
-_OUTLIER = 5.0
+OUTLIER = 5.0
 """Errors beyond this many root mean squares teach only as much as an error at that distance (Huber)."""
-_OTHER_WORLD = 1e10
+OTHER_WORLD = 1e10
 """A square this many times the typical one restarts learning: small values say nothing about such large ones."""
-_NOTHING = 1e-200
+NOTHING = 1e-200
 """Energy below this is rounding error."""
-_MARGIN = 0.1
+MARGIN = 0.1
 """How far a path may leave the range seen so far, as a share of it: online coefficients can be unstable."""
-_INVERTIBLE = 0.98
+INVERTIBLE = 0.98
 """Upper bound of Σ|θ|: beyond 1 errors could amplify themselves."""
-_MEMORY = 0.995
+MEMORY = 0.995
 """Discount of running errors: the last 200 samples count."""
-_PACE = 0.02
+PACE = 0.02
 """How fast the width of intervals follows misses (adaptive conformal inference, Gibbs & Candès 2021)."""
 
 Order = tuple[int, int, int]
@@ -174,28 +174,28 @@ def learn(arima: Arima, values: Floats, order: Order, forgetting: float, alpha: 
     error = learnt * (w - predicted)
     known = prior > 0.0
     missed = np.abs(error) > width * np.sqrt(errors[0])
-    width *= np.exp((_PACE * (learnt & known)) * (missed - alpha))
+    width *= np.exp((PACE * (learnt & known)) * (missed - alpha))
     np.minimum(np.maximum(width, 0.1), 20.0, out=width)
     # The first samples have equal weight, later ones are discounted.
-    pace = learnt * np.maximum(1.0 - _MEMORY, 1.0 / np.maximum(seen - (d - 1), 1.0))
+    pace = learnt * np.maximum(1.0 - MEMORY, 1.0 / np.maximum(seen - (d - 1), 1.0))
     errors[0] += pace * (error * error - errors[0])
     errors[1] += pace * (first * first - errors[1])
     square = w * w
     arima.energy[:] += learnt * square
-    strange = square * prior > _OTHER_WORLD
+    strange = square * prior > OTHER_WORLD
     updating = learnt & known & ~strange
     residual = error
     if np.count_nonzero(updating):
-        limit = _OUTLIER * np.sqrt(errors[0])
+        limit = OUTLIER * np.sqrt(errors[0])
         left = _update(arima, w, np.minimum(np.maximum(error, -limit), limit), updating, forgetting, order)
         residual = np.where(updating, left, error)
-    starting = learnt & ~updating & (strange | ((arima.energy > _NOTHING) & (seen >= 2 * len(x) + d)))
+    starting = learnt & ~updating & (strange | ((arima.energy > NOTHING) & (seen >= 2 * len(x) + d)))
     if np.count_nonzero(starting):
         theta[:, starting] = 0.0
-        prior[starting] = (seen[starting] - d) / (_RIDGE * arima.energy[starting])
+        prior[starting] = (seen[starting] - d) / (RIDGE * arima.energy[starting])
         fresh = np.eye(len(x))[:, :, None] * prior[starting]
         if d == 0:  # the constant's regressor is 1, whatever the size of the values
-            fresh[-1, -1] = 1.0 / _RIDGE
+            fresh[-1, -1] = 1.0 / RIDGE
         arima.covariance[:, :, starting] = fresh
     shifted = x.copy()
     if p > 0:
@@ -223,7 +223,7 @@ def _update(arima: Arima, w: Floats, error: Floats, updating: Bools, forgetting:
     covariance *= grow
     theta += gain * (scale * error)
     moving = np.abs(theta[p : p + q]).sum(axis=0)
-    theta[p : p + q] *= _INVERTIBLE / np.maximum(moving, _INVERTIBLE)
+    theta[p : p + q] *= INVERTIBLE / np.maximum(moving, INVERTIBLE)
     left: Floats = w - (theta * x).sum(axis=0)
     return left
 
@@ -231,7 +231,7 @@ def _update(arima: Arima, w: Floats, error: Floats, updating: Bools, forgetting:
 def path(arima: Arima, order: Order, steps: int) -> list[Floats]:
     """The level at 1 … `steps` ahead; the last value while too little is known."""
     p, d, q = order
-    margin = _MARGIN * (arima.high - arima.low)
+    margin = MARGIN * (arima.high - arima.low)
     low, high = arima.low - margin, arima.high + margin
     now = arima.last[0].copy()
     level, slope = now, arima.last[1]

@@ -16,9 +16,9 @@ from tidegate.evaluate.forecast.rows import Floats
 
 BELOW, ABOVE, QUICK, SLOW, MISSES = range(5)
 """The state of a stream: two quantiles, two running error sizes, and α_t."""
-_STEP = 0.1
-_STEER = 0.002
-_QUICK, _SLOW = 0.97, 0.998
+STEP = 0.1
+STEER = 0.002
+QUICK_MEMORY, SLOW_MEMORY = 0.97, 0.998
 
 
 class IssuedInterval(NamedTuple):
@@ -51,15 +51,15 @@ def calibrate(state: Floats, value: Floats, issued: IssuedInterval, alpha: float
     calm = 1.0 / (1.0 + (ahead - 1) / 12.0)
     sized = issued.unit > 0.0
     share = 1.0 / outcomes
-    step = sized * (_STEP * calm) * np.maximum(1.0, 5.0 * np.sqrt(share))
+    step = sized * (STEP * calm) * np.maximum(1.0, 5.0 * np.sqrt(share))
     misses = state[MISSES]
     target = 0.5 * misses
     missed = np.array([value < issued.lower, value > issued.upper])
     tails = state[BELOW : ABOVE + 1]
     tails *= np.exp(step * (missed - target))
     np.minimum(np.maximum(tails, 1e-3), 1e3, out=tails)
-    misses += sized * _STEER * (alpha - missed[0] - missed[1])
+    misses += sized * STEER * (alpha - missed[0] - missed[1])
     np.minimum(np.maximum(misses, 0.5 * alpha), 2.0 * alpha, out=misses)
     size = np.abs(value - issued.mean)
-    state[QUICK] += np.maximum((1.0 - _QUICK) * calm, share) * (size - state[QUICK])
-    state[SLOW] += np.maximum(1.0 - _SLOW, share) * (size - state[SLOW])
+    state[QUICK] += np.maximum((1.0 - QUICK_MEMORY) * calm, share) * (size - state[QUICK])
+    state[SLOW] += np.maximum(1.0 - SLOW_MEMORY, share) * (size - state[SLOW])

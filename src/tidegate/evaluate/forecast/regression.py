@@ -25,7 +25,11 @@ BATCH = 16
 _BATCH_FROM = ((0, 1), (20, 2), (50, 4), (100, 8), (300, BATCH))
 """Number of outcomes added at once, by the number so far: the fit of a young stream changes quickly."""
 _STARTS, _SIZES = (np.array(column) for column in zip(*_BATCH_FROM, strict=True))
-_HUBER = 3.0
+HUBER = 3.0
+SETTLED, PACE = 30, 0.005
+"""Outcomes after which outliers are reduced, and how fast the error size then follows."""
+LEAST_TAME, MOST_TAMED = 0.09, 25.0
+"""Bounds of the reduced error: relative to the plain one, and of a square relative to it."""
 _RIDGE = 1.0  # in samples of typical size
 _RELATIVE_RIDGE = 0.001  # of each feature's own energy
 _LEAST_RIDGE = 1e-30
@@ -46,11 +50,11 @@ def robust_weights(noise: Floats, error: Floats, outcomes: Floats) -> Floats:
     share = 1.0 / outcomes
     tame, plain = noise
     square = error * error
-    settled = outcomes > 30
-    limit = _HUBER * np.sqrt(np.maximum(tame, 0.09 * plain))
+    settled = outcomes > SETTLED
+    limit = HUBER * np.sqrt(np.maximum(tame, LEAST_TAME * plain))
     weights = np.where(settled, limit / np.maximum(np.maximum(np.abs(error), limit), 1e-300), 1.0)
-    tamed = np.where(settled, np.minimum(square, 25.0 * tame + 1e-300), square)
-    tame += np.maximum(0.005, share) * (tamed - tame)
+    tamed = np.where(settled, np.minimum(square, MOST_TAMED * tame + 1e-300), square)
+    tame += np.maximum(PACE, share) * (tamed - tame)
     plain += share * (square - plain)
     return weights
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from tidegate.evaluate.forecast import onestream
 from tidegate.evaluate.forecast.anchor import (
     MEMBERS,
     SEASONS,
@@ -223,16 +224,22 @@ class SelectingBank:
             return
         views = self._of(rows)
         history, trend, arima = views.history, views.trend, views.arima
-        if np.count_nonzero(missing):
+        some_missing, steps = np.count_nonzero(missing) > 0, min(self._horizon, _ARIMA_STEPS)
+        if some_missing:
             expected = issued(self._said(0), rows, history.age.astype(np.int64) - self.anchors[0])[0]
             remember(history, ring, rows, now, expected)
         else:
             remember(history, ring, rows, now, now)
         follow(trend, history.recent[0])
-        learn(arima, now, _ORDER, _FORGETTING, 1 - self.coverage)
+        iterated: Sequence[Floats] | Floats
+        if len(rows) == 1 and not some_missing:
+            onestream.learn(arima, now.item(), _ORDER, _FORGETTING, 1 - self.coverage)
+            iterated = onestream.path(arima, _ORDER, steps)
+        else:
+            learn(arima, now, _ORDER, _FORGETTING, 1 - self.coverage)
+            iterated = path(arima, _ORDER, steps)
         self._find_seasons(views, rows)
         new = NewSamples(rows, now, history, ring, views.seasons.lags.astype(np.int64))
-        iterated = path(arima, _ORDER, min(self._horizon, _ARIMA_STEPS))
         for place, ahead in enumerate(self.anchors):
             by_arima = iterated[min(ahead, _ARIMA_STEPS) - 1]
             step(self._said(place), views.learned[place], new, continued(trend, ahead), by_arima, 1 - self.coverage)
