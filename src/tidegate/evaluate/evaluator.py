@@ -389,7 +389,7 @@ def _usable(known: DetailMemory, work: Workload, batch: BatchSample, slots: floa
         return float(slots if work.parallelism is None else min(slots, work.parallelism))
     tasks, shares = [one.parallelism for one in operators], [one.busy for one in operators]
     if slots > 0:
-        waves.learn(known.waves, work.cost, waves.WarmBatch(batch.rows, slots, tasks, shares, batch.duration_s))
+        return waves.learn(known.waves, work.cost, waves.WarmBatch(batch.rows, slots, tasks, shares, batch.duration_s))
     return effective_slots_at(slots, tasks, shares, known.waves.in_waves)
 
 

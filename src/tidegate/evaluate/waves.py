@@ -50,23 +50,22 @@ class WarmBatch:
     measured_s: float
 
 
-def learn(memory: WavesMemory, cost: BatchCost, batch: WarmBatch) -> None:
-    """Learn which of the rules explains the batch.
+def learn(memory: WavesMemory, cost: BatchCost, batch: WarmBatch) -> float:
+    """Learn which of the rules explains the batch. Returns the slots that it kept busy, by the rule that applies.
 
     >>> memory = WavesMemory()
     >>> for _ in range(40):  # 12 slot-seconds in 2 s on 6 slots, though 8 tasks take two waves on 4 of them
-    ...     learn(memory, BatchCost(0.0, 0.01, 0.0), WarmBatch(1200, 6, [8], [1.0], measured_s=2.0))
-    >>> memory.in_waves
-    False
+    ...     slots = learn(memory, BatchCost(0.0, 0.01, 0.0), WarmBatch(1200, 6, [8], [1.0], measured_s=2.0))
+    >>> memory.in_waves, slots
+    (False, 6.0)
     """
-    waves_s, blurred_s = (
-        batch_time(cost, batch.rows, effective_slots_at(batch.slots, batch.tasks, batch.work, in_waves))
-        for in_waves in (True, False)
-    )
+    in_waves = effective_slots_at(batch.slots, batch.tasks, batch.work, in_waves=True)
+    blurred = effective_slots_at(batch.slots, batch.tasks, batch.work, in_waves=False)
+    waves_s, blurred_s = batch_time(cost, batch.rows, in_waves), batch_time(cost, batch.rows, blurred)
     measured_s = batch.measured_s
-    if not 0 < _APART * blurred_s <= waves_s or measured_s <= 0:
-        return
-    memory.batches += 1
-    share = 1 / min(memory.batches, _MEMORY)
-    memory.waves_error += share * (log(measured_s / waves_s) ** 2 - memory.waves_error)
-    memory.blurred_error += share * (log(measured_s / blurred_s) ** 2 - memory.blurred_error)
+    if 0 < _APART * blurred_s <= waves_s and measured_s > 0:
+        memory.batches += 1
+        share = 1 / min(memory.batches, _MEMORY)
+        memory.waves_error += share * (log(measured_s / waves_s) ** 2 - memory.waves_error)
+        memory.blurred_error += share * (log(measured_s / blurred_s) ** 2 - memory.blurred_error)
+    return in_waves if memory.in_waves else blurred

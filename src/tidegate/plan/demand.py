@@ -162,7 +162,9 @@ def all_warm_s(pool: ExecutorPool) -> float:
 def room_for(place: int, evaluation: Evaluation, slots: float) -> float:
     """The share of the slots that it can count on: what the others leave free, but at least its fair share.
 
-    Lighter classes yield, so only applications of at least the same weight count.
+    Lighter classes yield, so only applications of at least the same weight count. A single one can count on all.
     """
+    if len(evaluation.samples) == 1:
+        return 1.0
     own = evaluation.busy_slots.item(place)
     return room(own, evaluation.busy_beside(place), evaluation.all_busy_slots, slots)
