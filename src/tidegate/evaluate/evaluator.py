@@ -345,19 +345,17 @@ class Evaluator:
         if not policy.classes:
             return ()
         for batches in intake.rounds:
-            counted = ~np.isnan(batches.max_s) & ~batches.warming
-            at = np.full(len(memory.table), -1, dtype=np.int64)
-            at[batches.rows] = np.where(counted, np.arange(len(batches.rows)), -1)
-            at = at[intake.rows]
-            """Index of each application's batch in the round; -1 if it has none that counts."""
+            at = intake.index_in(batches, ~np.isnan(batches.max_s) & ~batches.warming, len(memory.table))
             for name, places in promised.members.items():
-                mine = at[places]
-                mine = mine[mine >= 0]
+                present, mine = places, places
+                if at is not None:
+                    mine = at[places]
+                    present, mine = places[mine >= 0], mine[mine >= 0]
                 if not len(mine):
                     continue
                 last = int(places[-1])  # if objectives differ, the last one stands for the class
                 objective = Objective(float(promises.latency_s[last]), float(promises.percentile[last]))
-                bounds_s = promises.latency_s[places[at[places] >= 0]]
+                bounds_s = promises.latency_s[present]
                 counts = ClassCounts(
                     rows=float(batches.size[mine].sum()),
                     late_rows=float(lateness.late_rows(batches, mine, bounds_s).sum()),

@@ -17,7 +17,7 @@ import numpy as np
 from tidegate.domain import ApplicationSample, BatchSample
 from tidegate.evaluate.table import Flags, Floats, Ints, Table
 
-_NUMBERS, _FLAGS = 13, 8
+_NUMBERS, _FLAGS = 13, 5
 """Numbers and flags in a row of the buffer."""
 _FIRST = 5
 """The first number that belongs to the batch. The ones before belong to the application."""
@@ -117,6 +117,14 @@ class Intake:
             spent[batches.rows] += np.fmax(batches.busy_s, 0.0)
         return spent[self.rows]
 
+    def index_in(self, batches: Batches, which: Flags, table_rows: int) -> Ints | None:
+        """The index in the round of each application's batch; -1 if it has none of `which`. None if all have one."""
+        if batches.rows is self.rows and np.count_nonzero(which) == len(which):
+            return None
+        at = np.full(table_rows, -1, dtype=np.int64)
+        at[batches.rows] = np.where(which, np.arange(len(which)), -1)
+        return at[self.rows]
+
 
 class Reader:
     """Turns samples into columns."""
@@ -133,8 +141,8 @@ class Reader:
         rows = self._table.rows_of(self._names)
         numbers, flags = columns = _columns(_packed(samples, 0), len(samples))
         last_progress_s, arrival_s, arrived, limits, interval_s = numbers[:_FIRST]
-        in_batch, _, running, bounded, rebalancing, failed, gated, telling_more = flags
-        telling = tuple(telling_more.nonzero()[0].tolist())
+        in_batch, _, running, gated, unusual = flags
+        bounded, rebalancing, failed, telling = _unusual(samples, unusual.nonzero()[0].tolist())
         return Intake(
             samples=samples,
             names=self._names,
@@ -184,7 +192,7 @@ def _packed(samples: Sequence[ApplicationSample], number: int) -> bytearray:
         batch = batches[number] if len(batches) > number else _NO_BATCH
         latency, arrival = batch.latency or _UNKNOWN, sample.arrival or _UNKNOWN
         progress_s, busy_s, overhead_s = sample.last_progress_s, batch.busy_s, batch.overhead_s
-        limit, real_time = sample.admission_rows, sample.held_slots is not None
+        limit = sample.admission_rows
         pack_into(
             packed,
             at,
@@ -204,12 +212,12 @@ def _packed(samples: Sequence[ApplicationSample], number: int) -> bytearray:
             sample.in_batch,
             batch.warming,
             sample.running,
-            real_time or sample.bounded,  # both are not planned batch by batch
-            sample.rebalancing,
-            sample.error is not None,
             sample.gated,
-            # The few that report more than sizes and times. Only these are searched for it.
-            real_time
+            # The few that differ from a running query with nothing but sizes and times. Only these are looked at again.
+            sample.held_slots is not None
+            or sample.bounded
+            or sample.rebalancing
+            or sample.error is not None
             or sample.partitions is not None
             or sample.running_batch is not None
             or sample.state_places
@@ -231,6 +239,28 @@ def _columns(packed: bytearray, count: int) -> _Columns:
     numbers: Floats = np.ndarray((_NUMBERS, count), np.float64, packed, strides=(8, _ROW.size))
     flags: Flags = np.ndarray((_FLAGS, count), np.bool_, packed, 8 * _NUMBERS, (1, _ROW.size))
     return numbers.copy(), flags.copy()  # contiguous columns
+
+
+def _unusual(samples: tuple[ApplicationSample, ...], places: list[int]) -> tuple[Flags, Flags, Flags, tuple[int, ...]]:
+    """Which applications are bounded, rebalancing or failed, and which report more than sizes and times."""
+    bounded, rebalancing, failed = np.zeros((3, len(samples)), dtype=np.bool_)
+    telling = []
+    for place in places:
+        sample = samples[place]
+        real_time, batches = sample.held_slots is not None, sample.batches
+        bounded[place] = real_time or sample.bounded  # both are not planned batch by batch
+        rebalancing[place], failed[place] = sample.rebalancing, sample.error is not None
+        if (
+            real_time
+            or sample.partitions is not None
+            or sample.running_batch is not None
+            or sample.state_places
+            or sample.lags
+            or len(batches) > 1
+            or (batches and (batches[0].memory is not None or batches[0].dropped_rows))
+        ):
+            telling.append(place)
+    return bounded, rebalancing, failed, tuple(telling)
 
 
 def _under_way(samples: tuple[ApplicationSample, ...], telling: tuple[int, ...]) -> UnderWay | None:
