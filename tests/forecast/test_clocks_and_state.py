@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -95,3 +97,23 @@ def test_a_gap_keeps_the_season_in_phase() -> None:
         skipping.observe([value])
     assert skipping.forecast().mean[0, 0] == pytest.approx(values[440], abs=3)
     assert skipping.age.tolist() == [440]
+
+
+def test_a_forecast_is_never_older_than_the_last_sample_gap_or_stream() -> None:
+    random = np.random.default_rng(5)
+    bank = SelectingBank(2, 12, anchors=(3,), history=256)
+    changes = [
+        lambda: bank.observe(random.random(bank.streams)),
+        lambda: bank.observe(random.random(1), [0]),
+        lambda: bank.skip([1], 5),
+        lambda: bank.add(1),
+        lambda: bank.remove([0]),
+    ]
+    for step in range(60):
+        bank.forecast()
+        bank.forecast([0])
+        changes[0 if step < 40 else step % len(changes)]()
+        fresh = SelectingBank.from_state(bank.state())
+        for one, other in ((bank, fresh), (copy.deepcopy(bank), fresh)):
+            np.testing.assert_array_equal(one.forecast().mean, other.forecast().mean)
+            np.testing.assert_array_equal(one.forecast().upper, other.forecast().upper)

@@ -118,6 +118,8 @@ class SelectingBank:
         self._columns, self._tables = self._empty(streams)
         self._all_said = self._find_said()
         self._whole: _Views | None = None
+        self._ahead: Forecast | None = None
+        """The forecast of all streams. Dropped with every sample, gap, and added or removed stream."""
         knots = np.eye(len(steps) + 1)
         ahead = np.arange(1, horizon + 1)
         self._between = np.array([np.interp(ahead, (0, *steps), knot) for knot in knots])
@@ -153,7 +155,11 @@ class SelectingBank:
         }
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_whole": None, "_all_said": []}  # a copy must not keep views of the original
+        return self.__dict__ | {
+            "_whole": None,
+            "_ahead": None,
+            "_all_said": [],
+        }  # a copy must not keep views of the original
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -197,14 +203,15 @@ class SelectingBank:
             self._columns = np.concatenate([self._columns, columns], axis=1)
             self._tables = {name: np.concatenate([table, more[name]]) for name, table in self._tables.items()}
             self._all_said = self._find_said()
-        self._whole = None
+        self._whole = self._ahead = None
         return np.arange(first, self._streams)
 
     def remove(self, streams: ArrayLike) -> None:
         """Remove these streams; those after them move up."""
         stay = np.delete(np.arange(self._streams), self._rows(streams))
         self._streams = len(stay)
-        self._columns, self._whole = self._columns[:, stay], None
+        self._columns = self._columns[:, stay]
+        self._whole = self._ahead = None
         self._tables = {name: table[stay] for name, table in self._tables.items()}
         self._all_said = self._find_said()
 
@@ -222,6 +229,7 @@ class SelectingBank:
             rows, now, missing = rows[known], now[known], missing[known]
         if len(rows) == 0:
             return
+        self._ahead = None
         views = self._of(rows)
         history, trend, arima = views.history, views.trend, views.arima
         some_missing, steps = np.count_nonzero(missing) > 0, min(self._horizon, _ARIMA_STEPS)
@@ -249,13 +257,18 @@ class SelectingBank:
     def forecast(self, streams: ArrayLike | None = None) -> Forecast:
         """The path of the next `horizon` steps; NaN for a stream without samples."""
         rows = self._rows(streams)
+        everyone = self._is_all(rows)
+        if everyone and self._ahead is not None:
+            return self._ahead
         history, learned = self._part(HISTORY, 0, rows), self._part(self._learned, -1, rows)
         newest = history.age.astype(np.int64) - 1
         said = [issued(self._said(place), rows, newest) for place in range(len(self.anchors))]
         knots = np.stack([np.broadcast_to(history.recent[0], (3, len(rows))), *said], axis=2)
         floor = np.where(history.low >= 0.0, 0.0, -np.inf)[:, None]
         mean, lower, upper = np.maximum(knots @ self._between, floor)
-        return Forecast(mean, lower, upper, trusted(learned))
+        found = Forecast(mean, lower, upper, trusted(learned))
+        self._ahead = found if everyone else self._ahead
+        return found
 
     def skip(self, streams: ArrayLike, samples: int) -> None:
         """Let time pass for these streams without samples: a long gap of known length.
@@ -264,7 +277,7 @@ class SelectingBank:
         """
         rows = self._rows(streams)
         ring = self._tables["ring"]
-        rows = rows[self._columns[0, rows] > 0]
+        rows, self._ahead = rows[self._columns[0, rows] > 0], None
         history, lags = self._part(HISTORY, 0, rows), self._part(_SEASONS, 3, rows).lags[0]
         for place, stream in enumerate(rows.tolist()):
             age, season = int(history.age[place]), int(lags[place])
