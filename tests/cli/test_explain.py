@@ -30,11 +30,11 @@ def test_every_step_is_accounted_for() -> None:
 
 def test_it_tells_what_was_held_and_why(tmp_path: Path) -> None:
     journal = SqliteJournal(tmp_path / "j.db")
-    played(Mode.RECOMMEND, journal, rows=9000)
+    played(Mode.RECOMMEND, journal, rows=9000, most=8)
     journal.note(2000.0, "control-ended", "stopped")
     shown = CliRunner().invoke(app, ["explain", str(journal.path)])
     assert shown.exit_code == 0
-    assert "recommended: executors → 3" in shown.stdout
+    assert "recommended: executors → 4" in shown.stdout
     assert "9000 rows/s at 5.00 ms" in " ".join(shown.stdout.split())
     assert "step-size" in shown.stdout
     assert "control-ended: stopped" in shown.stdout

@@ -51,10 +51,13 @@ class Ticking:
         return self._left >= 0
 
 
-def played(mode: Mode, journal: SqliteJournal | MemoryJournal, rows: int = 3000, steps: int = 12) -> Replayed:
+def played(
+    mode: Mode, journal: SqliteJournal | MemoryJournal, rows: int = 3000, steps: int = 12, most: int = 4
+) -> Replayed:
     world = Replayed(steady(rows, steps, executors=1))
     saved = journal.load_blob(KNOWLEDGE)
-    controller = Controller(Policy(mode=mode), Knowledge.from_bytes(saved) if saved else None)
+    policy = Policy.model_validate({"mode": mode, "executors": {"max": most}})
+    controller = Controller(policy, Knowledge.from_bytes(saved) if saved else None)
     Runner(world, controller, Ticking(steps), journal, journal).run()
     return world
 

@@ -113,7 +113,7 @@ def test_sources_that_do_not_count_are_left_to_columns() -> None:
 
 @pytest.mark.parametrize("twins", [False, True])
 def test_the_first_batch_after_a_quiet_time_has_taken_only_recent_rows(twins: bool) -> None:
-    """A batch ended ten minutes ago. Rows have been arriving for three seconds, and a batch has been running for one."""
+    """A batch ended ten minutes ago. Rows have been arriving for three seconds, and a batch began a second ago."""
     kept = table()
     reads, found = Reader(kept), []
     for now_s, arrived in ((1000.0, 0), (1001.0, 100), (1600.0, 100), (1601.0, 1100), (1602.0, 2100), (1603.0, 3100)):

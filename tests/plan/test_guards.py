@@ -256,7 +256,7 @@ def test_guards_of_the_pool_leave_other_knobs_alone(action: Action) -> None:
 @pytest.mark.parametrize(
     ("wanted", "now", "done"), [(6, 1, 4), (12, 2, 8), (12, 5, 12), (1, 9, 5), (1, 3, 1), (30, 40, 20), (2, 40, 20)]
 )
-def test_a_pool_at_most_grows_fourfold_or_halves_and_returns_into_its_bounds_at_once(wanted: int, now: int, done: int) -> None:
+def test_a_pool_grows_fourfold_or_halves_at_most_and_returns_into_its_bounds(wanted: int, now: int, done: int) -> None:
     found, _ = guarded(ScaleExecutors(wanted), now, executors={"min": 1, "max": 20})
     assert found == ScaleExecutors(done)
 

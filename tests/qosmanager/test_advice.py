@@ -140,7 +140,7 @@ def test_nothing_is_advised_while_something_can_be_tried() -> None:
         for entry in entries
         if entry.decision and any(isinstance(action, ScaleExecutors) for action in entry.decision.actions)
     ]
-    assert len(grew) >= 2
+    assert grew
     assert first >= max(grew) + 30
 
 
