@@ -35,7 +35,7 @@ lint: $(READY)
 	$(BIN)/lint-imports --no-logo
 
 unit: $(READY) # by file: what the tests of a file share is made once
-	$(BIN)/pytest -n 2 --dist loadfile -m "not spark and not slow"
+	$(BIN)/pytest -n 2 --dist worksteal -m "not spark and not slow"
 
 test-versions: java $(READY) ## A plain job on Spark 3.5 to 4.3, embedded, Standalone and YARN; writes docs/versions.md (half an hour)
 	$(BIN)/python -m tests.versions

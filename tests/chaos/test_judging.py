@@ -98,6 +98,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidegate_lab.experiments.chaos_watch.CALM_S", CALM_S / 25)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_quick")
 def test_every_kind_strikes_once_a_round_in_the_seeds_order_and_is_waited_for() -> None:
     played: list[tuple[list[str], list[Struck]]] = []

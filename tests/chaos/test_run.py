@@ -135,6 +135,7 @@ def test_the_document_says_what_was_struck_counted_and_left_out(tmp_path: Path) 
         chaos.run(chaos.Plan(minutes=0.01, seed=1), tmp_path, lambda *_: None)
 
 
+@pytest.mark.slow
 def test_a_job_that_loses_rows_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Driver, "lossy", True)
     found = chaos.run(chaos.Plan(minutes=0.01, seed=1, kinds=("nothing",)), tmp_path, lambda *_: None)

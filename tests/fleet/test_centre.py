@@ -45,6 +45,7 @@ def test_what_is_told_again_is_short(tmp_path: Path) -> None:
     assert told < 4 * 400, f"{told} bytes for four hosts that run what they ran"
 
 
+@pytest.mark.slow
 def test_a_lost_region_is_placed_elsewhere_and_the_journal_says_why(tmp_path: Path) -> None:
     made = fleet(tmp_path)
     made.step()
@@ -82,6 +83,7 @@ def test_a_centre_that_recommends_places_nothing_but_by_hand(tmp_path: Path) -> 
     assert [name for name, (_, specs) in made.agents.running.items() if specs] == ["r01-1"]
 
 
+@pytest.mark.slow
 def test_a_grant_takes_one_token_however_long_the_host_needs_and_tokens_survive_the_centre(tmp_path: Path) -> None:
     made = fleet(tmp_path, asking=1.0)
     for _ in range(8):
