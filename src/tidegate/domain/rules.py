@@ -136,7 +136,7 @@ class GuardRule(Section):
     max_age_s: PositiveSeconds = Field(
         30.0, description="Metrics older than this are stale, and nothing is changed based on them."
     )
-    cool_down_up_s: Seconds = Field(3.0, description="Minimum seconds between two growths of the pool.")
+    cool_down_up_s: Seconds = Field(8.0, description="Minimum seconds between two growths of the pool.")
     cool_down_down_s: Seconds = Field(30.0, description="Minimum seconds between any change of the pool and a shrink.")
     move_old_rocksdb: bool = Field(
         False, description="Also move RocksDB state before Spark 4.1, where reloading it has known bugs."
