@@ -54,13 +54,14 @@ def running(chance: random.Random, now_s: float) -> RunningBatch | None:
 
 
 def samples(seed: int) -> list[tuple[float, ApplicationSample]]:
-    """Batches and none, sources that start anew, reports that fail to come, batches that are seen to run."""
+    """Batches and none, sources that start anew, reports that fail to come, batches that are seen to run, a rise."""
     chance = random.Random(seed)
     found: list[tuple[float, ApplicationSample]] = []
     now_s, arrived = 1000.0, 0
     for number in range(STEPS):
         now_s = round(now_s + chance.choice([0.0, 1.0, 1.0, 1.0, 2.5, 40.0 if number % 50 == 0 else 1.0]), 4)
         arrived = 5 if chance.random() < 0.01 else arrived + chance.choice([0, 40, 50, 60, 300])
+        arrived += 100 * max(0, number - 250)
         few = chance.choice([0, 1, 1, 1, 2])
         sample = ApplicationSample(
             "words",

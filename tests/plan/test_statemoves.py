@@ -88,11 +88,14 @@ def test_an_executor_gets_no_more_at_once_than_its_slots_load() -> None:
     assert [one.batches for one in proposer._moved] == [1, 1]
 
 
-def test_a_retiring_executor_is_emptied() -> None:
-    seen = pool(2, slots=2)
+def test_a_retiring_executor_is_emptied_with_half_of_the_slots_that_stay() -> None:
+    proposer, seen = StateMoves(), pool(2, slots=2)
     seen = replace(seen, executors=(seen.executors[0], replace(seen.executors[1], retiring=True)))
-    moves = looked(StateMoves(), stateful("0101"), seen, 10.0)
-    assert moves == [MoveState("app", 1, "0"), MoveState("app", 3, "0")]
+    moves = looked(proposer, stateful("0101"), seen, 10.0)
+    assert moves == [MoveState("app", 1, "0")]
+    answered(proposer, moves)
+    assert looked(proposer, stateful("0101"), seen, 11.0) == [], "the first one is still loading"
+    assert looked(proposer, stateful("0001", batch(5, 11.5, 100)), seen, 13.0) == [MoveState("app", 3, "0")]
 
 
 @pytest.mark.parametrize("outcome", [Outcome.REFUSED, Outcome.FAILED])

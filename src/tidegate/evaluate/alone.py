@@ -38,14 +38,14 @@ def learn(table: Table, intake: Intake, promises: Promises, settled_s: float) ->
 def read(table: Table, intake: Intake, now_s: float) -> Loads:
     """Like `workload.read`."""
     row, under_way = int(intake.rows[0]), intake.under_way
-    fast, slow, counted_s, noise = table.cells("fast", "noise", row)
+    fast, slow, counted_s, _, rising_s = table.cells("fast", "rising_s", row)
     _, started_s, committed_s, _, waiting = table.cells("rows_done", "waiting", row)
     batch_s, row_s, overhead_s, parallelism = table.cells("batch_s", "parallelism", row)
     slow, fast = max(slow, 0.0), max(fast, 0.0)
     expected, gain = max(slow, fast), fast - slow
-    if gain > workload.SIGNIFICANT * sqrt(noise / (2 * workload.FAST_S)):
-        slope = gain / (workload.SLOW_S - workload.FAST_S)
-        expected = min(max(expected, fast + slope * workload.LEAD_S), workload.TREND_LEAP * expected)
+    if rising_s >= workload.STEADY_S:
+        ahead = fast + workload.PER_GAIN * gain * (workload.FAST_S + workload.TREND_LEAD_S)
+        expected = min(ahead, workload.TREND_LEAP * expected)
     last_batch_s, waited_s = committed_s - started_s, max(now_s - started_s, 0.0)
     if not intake.in_batch.item(0):
         waited_s = min(waited_s, last_batch_s + intake.status.interval_s.item(0))
@@ -167,21 +167,25 @@ def _fit(table: Table, row: int, size: float, busy: float, overhead: float, sinc
 
 
 def _learn_arrivals(table: Table, row: int, time_s: float, arrived: float) -> None:
-    last_s, last, fast, slow, counted_s, noise = table.cells("arrived_s", "noise", row)
+    last_s, last, fast, slow, counted_s, noise, rising_s, steepest = table.cells("arrived_s", "steepest", row)
     if isnan(last_s) or arrived < last:
-        table.put("arrived_s", "noise", row, (time_s, arrived, 0.0, 0.0, 0.0, 0.0))
+        table.put("arrived_s", "steepest", row, (time_s, arrived, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0))
         return
     if not time_s > last_s:
         return
     span_s = time_s - last_s
     rate = (arrived - last) / span_s
+    off = rate - (fast + workload.FAST_S * workload.PER_GAIN * (fast - slow))
     counted_s += span_s
     least = span_s / max(counted_s, span_s)
     fast += max(1 - float(np.exp(-span_s / workload.FAST_S)), least) * (rate - fast)
     slow += max(1 - float(np.exp(-span_s / workload.SLOW_S)), least) * (rate - slow)
-    off = rate - slow
     noise += (1 - float(np.exp(-span_s / (4 * workload.SLOW_S)))) * (off * off * span_s - noise)
-    table.put("arrived_s", "noise", row, (time_s, arrived, fast, slow, counted_s, noise))
+    gain = fast - slow
+    significant = gain > workload.SIGNIFICANT * sqrt(noise * workload.GAIN_VARIANCE)
+    rising = significant and gain >= workload.STEADY * steepest
+    rising_s, steepest = (rising_s + span_s, max(steepest, gain)) if rising else (0.0, 0.0)
+    table.put("arrived_s", "steepest", row, (time_s, arrived, fast, slow, counted_s, noise, rising_s, steepest))
 
 
 def _count_late(table: Table, row: int, batches: Batches, promises: Promises) -> None:

@@ -25,13 +25,19 @@ from tidegate.evaluate.table import Column, Flags, Floats, Ints, Table
 SLOW_S, FAST_S = 6.0, 2.0
 """Time constants of the two running arrival rates: the level, and the most recent change."""
 LEAD_S = 10.0
-"""How far ahead the trend is followed: an executor's start-up time. Batches beside a cold executor are not learned."""
+"""How long an executor is cold. Batches beside a cold executor are not learned."""
 SILENT_S = 60.0
 """An idle query without reports for this long has no load."""
 _CONSTANTS_S = np.array([[FAST_S], [SLOW_S]])
-TREND_LEAP = 1.15
-"""Maximum factor by which a trend is extrapolated beyond what has been seen."""
 SIGNIFICANT = 3.0
+GAIN_VARIANCE = 1 / (2 * FAST_S) + 1 / (2 * SLOW_S) - 2 / (FAST_S + SLOW_S)
+"""Variance of the difference between the two rates if the load is noise with a variance of 1 per second."""
+PER_GAIN = 1 / (SLOW_S - FAST_S)
+"""A load that rises by 1 row/s every second keeps the two rates `SLOW_S - FAST_S` apart."""
+STEADY_S, STEADY = 8.0, 0.8
+"""A rise is steady once it has kept this share of its steepest slope for so long. After a step the slope soon decays."""
+TREND_LEAD_S, TREND_LEAP = 20.0, 1.5
+"""A steady rise is followed until an executor requested now would be warm, and at most by this factor."""
 COST_MEMORY_S, COST_MEMORY_BATCHES = 25.0, 8.0
 SPREAD = 0.15
 """Of the mean batch size: with less variation a slope would be noise."""
@@ -54,6 +60,8 @@ _ARRIVALS = {
     "slow": Column(),
     "counted_s": Column(),
     "noise": Column(),
+    "rising_s": Column(),
+    "steepest": Column(),
 }
 _BATCH = {
     "rows_done": Column(),
@@ -99,7 +107,7 @@ class Workload:
 
     arrival_rows_per_s: float
     expected_rows_per_s: float
-    """The recent trend, extrapolated to the time when new capacity would pay off; never below the arrival rate."""
+    """The newest rate, or a steady rise followed until new executors would be warm; never below the arrival rate."""
     cost: BatchCost
     parallelism: int | None
     """Tasks of the busiest operator. It cannot use more slots."""
@@ -262,10 +270,10 @@ def _fit(table: Table, rows: Ints, batches: Batches, timed: Flags, since_s: Floa
 
 
 def _learn_arrivals(table: Table, rows: Ints, time_s: Floats, arrived: Floats) -> None:
-    """Two running rates from counts. A restarted source counts from zero again."""
+    """Two running rates from counts, and how long they have been rising. A restarted source counts from zero again."""
     if not len(rows):
         return
-    span = table.span("arrived_s", "noise")
+    span = table.span("arrived_s", "steepest")
     block = table.gather(span, rows)
     new = np.isnan(block[0]) | (arrived < block[1])
     later = new | (time_s > block[0])
@@ -273,11 +281,12 @@ def _learn_arrivals(table: Table, rows: Ints, time_s: Floats, arrived: Floats) -
         rows, time_s, arrived, new = rows[later], time_s[later], arrived[later], new[later]
         block = block[:, later]
     some_new = bool(new.any())
-    last_s, last, _, slow, counted_s, noise = block
+    last_s, last, fast, slow, counted_s, noise, rising_s, steepest = block
     span_s, more = time_s - last_s, arrived - last
     if some_new:
         span_s, more = np.where(new, 1.0, span_s), np.where(new, 0.0, more)
     rate = more / span_s
+    off = rate - (fast + FAST_S * PER_GAIN * (fast - slow))  # from the line through both, so that a rise is no noise
     block[0], block[1] = time_s, arrived
     counted_s += span_s
     # Until a time constant has passed, every second has the same weight.
@@ -285,8 +294,11 @@ def _learn_arrivals(table: Table, rows: Ints, time_s: Floats, arrived: Floats) -
     means = block[2:4]
     means += np.maximum(1 - np.exp(-span_s / _CONSTANTS_S), least) * (rate - means)
     pace = 1 - np.exp(-span_s / (4 * SLOW_S))
-    off = rate - slow
     noise += pace * (off * off * span_s - noise)
+    gain = fast - slow
+    rising = (gain > SIGNIFICANT * np.sqrt(noise * GAIN_VARIANCE)) & (gain >= STEADY * steepest)
+    rising_s[:] = np.where(rising, rising_s + span_s, 0.0)
+    steepest[:] = np.where(rising, np.maximum(steepest, gain), 0.0)
     if some_new:
         block[2:, new] = 0.0
     table.scatter(span, rows, block)
@@ -307,17 +319,15 @@ def _row_costs(learned: Floats, batch: UnderWay, now_s: float) -> Floats:
 def read(table: Table, intake: Intake, now_s: float) -> Loads:
     """The current load and cost."""
     rows = intake.rows
-    fast, slow, counted_s, noise = table.gather(table.span("fast", "noise"), rows)
+    fast, slow, counted_s, _, rising_s = table.gather(table.span("fast", "rising_s"), rows)
     _, started_s, committed_s, _, waiting = table.gather(table.span("rows_done", "waiting"), rows)
     slow, fast = np.maximum(slow, 0.0), np.maximum(fast, 0.0)
     expected = np.maximum(slow, fast)
     gain = fast - slow
-    # The fast mean of noise with variance σ² per second has a standard error of σ/√(2 · FAST_S).
-    rising = gain > SIGNIFICANT * np.sqrt(noise / (2 * FAST_S))
-    if rising.any():
-        slope = gain / (SLOW_S - FAST_S)
-        ahead = np.minimum(np.maximum(expected, fast + slope * LEAD_S), TREND_LEAP * expected)
-        expected = np.where(rising, ahead, expected)
+    steady = rising_s >= STEADY_S
+    if steady.any():
+        ahead = np.minimum(fast + PER_GAIN * gain * (FAST_S + TREND_LEAD_S), TREND_LEAP * expected)
+        expected = np.where(steady, ahead, expected)
     last_batch_s = committed_s - started_s
     # While a batch runs, rows pile up behind it unreported. A waiting query has only its usual share.
     waited_s = np.maximum(now_s - started_s, 0.0)

@@ -6,7 +6,8 @@ proposer (Me-Stream, section 3.3) say where partitions go as long as they cover 
 spread evenly.
 
 An executor takes at most as many partitions per batch as it has slots. They load in parallel, so the batch grows by one
-load time. The next ones follow when those are in place. A partition whose move failed is left alone for a while.
+load time. The next ones follow when those are in place. Emptying an executor is not urgent, and those that stay are
+busy with their own partitions, so they take half as many. A partition whose move failed is left alone for a while.
 """
 
 from __future__ import annotations
@@ -146,7 +147,8 @@ class StateMoves(Proposer):
     def _moves(
         self, sample: ApplicationSample, others: Iterable[ApplicationSample], pool: ExecutorPool
     ) -> dict[int, str]:
-        """The moves of this step. No executor gets more partitions than its slots can load at once."""
+        """The moves of this step. No executor gets more partitions than it can load at once."""
+        retiring = {executor.id for executor in pool.executors if executor.retiring}
         slots = {executor.id: executor.slots for executor in pool.executors if not executor.retiring}
         asked = self.memory.asked.get(sample.name, {})
         now = [asked[place].executor if place in asked else there for place, there in enumerate(sample.state_places)]
@@ -159,7 +161,8 @@ class StateMoves(Proposer):
         for partition, executor in sorted(wanted.items()):
             if executor == now[partition] or (partition in alone and now[partition] in slots):
                 continue
-            if loading[executor] < slots[executor]:
+            at_once = max(1, slots[executor] // 2) if now[partition] in retiring else slots[executor]
+            if loading[executor] < at_once:
                 loading[executor] += 1
                 found[partition] = executor
         return found

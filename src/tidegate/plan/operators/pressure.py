@@ -87,9 +87,9 @@ def trigger(memory: ApplicationMemory, seen: Circumstances, rule: OperatorSettin
     if _overloaded(memory.batches[-rule.recurrences - 1 :], rule.recurrences, metrics.interval_s):
         return Reason("overload", "its backlog grows with every batch")
     if rising is not None:
-        most = metrics.most_rows_per_s(rising.slots)
-        if rising.rows_per_s > rule.full * most:
-            text = f"{rising.rows_per_s:.0f} rows/s are expected, but its operators sustain only {most:.0f}"
+        most = rule.full * metrics.most_rows_per_s(rising.slots)
+        if rising.rows_per_s > most:
+            text = f"{rising.rows_per_s:.0f} rows/s are expected, but its operators are full at {most:.0f}"
             return Reason("outlook", text)
     failing = [
         batch for batch in memory.batches if _failed_tasks(batch) and batch.committed_s > now_s - rule.interval_s

@@ -31,7 +31,9 @@ from tidegate.plan.proposersettings import OperatorSettings
 
 _FORGET_AFTER_S = 60.0
 _MOST_APPLICATIONS = 64
-_RISES = 1.1
+_RISES, _RISES_ON = 1.1, 1.15
+"""The newest rate relative to the usual one if arrivals rise, and what they are expected to rise by until a restart is
+over. A restart cannot wait until the rise has proven to be a steady one."""
 _TAKEN_UP = frozenset({Outcome.DONE, Outcome.UNDER_WAY})
 
 
@@ -202,7 +204,7 @@ class Operators(Proposer):
         refit(memory.threshold, now_s)
         worst = worst_operator(metrics, evaluation.pool.slots)
         rising = _rises(seen)
-        outlook = RisingLoad(_expected(seen), evaluation.pool.slots) if rising else None
+        outlook = RisingLoad(_RISES_ON * _expected(seen), evaluation.pool.slots) if rising else None
         why = trigger(memory, Circumstances(now_s, metrics, worst, seen.objective, outlook), rule)
         if why is None:
             rate = "stable" if memory.threshold.stable else f"looked at every {evaluation.policy.interval_s:g} s"
