@@ -37,6 +37,7 @@ from tidegate.domain import (
     Standing,
 )
 from tidegate.domain.policy import Policy
+from tidegate.fleet.look import Glance
 from tidegate.fleet.plan.asking import AloneRule, AskCentre, Elastic, requests_of
 from tidegate.fleet.plan.budget import HostBudget, HostLimits
 from tidegate.fleet.plan.relieving import RegionHosts, ReliefRule
@@ -44,6 +45,8 @@ from tidegate.fleet.plan.replicas import OperatorPolicies, PolicyName
 from tidegate.fleet.plan.requests import Requests
 from tidegate.fleet.plan.sizing import RegionLimits, RegionSizes
 from tidegate.fleet.plan.tokens import Tokens
+from tidegate.fleet.speaker import region_applications
+from tidegate.fleet.vocabulary import AgentStatus, ApplicationSpec, HostCard, HostSpec, Phase, Tenancy
 from tidegate.managers.tokenbucket import TokenRule
 
 ROW_S, STEP_S = 0.01, 5.0
@@ -319,6 +322,35 @@ def test_a_short_peak_moves_applications_but_starts_no_host() -> None:
     asked = [region.asks(1.4, 0.4, 1.2) for _ in range(36)]
     assert [] in asked, "only the current load has risen: 3 slots ÷ 80 % and the spare are more than two hosts"
     assert asked[-1] == [AddHost("east+1", "east")], "it lasts"
+
+
+def test_an_application_that_moves_is_counted_where_it_goes_with_the_load_that_it_had() -> None:
+    """Neither does a second one follow it, nor does its host look idle while it starts."""
+
+    def status(host: str, *tenancies: Tenancy) -> Glance:
+        card = HostCard(HostSpec(host, "east", 4), "first", ("127.0.0.1", 1), pid=1, started_s=0.0)
+        return Glance(card, AgentStatus(card, 1, tenancies))
+
+    def tenancy(name: str, phase: Phase, load_slots: float | None) -> Tenancy:
+        spec = ApplicationSpec(name, "module:build", region="east", slots=0.6)
+        return Tenancy(spec, phase, 1, since_s=0.0, load_slots=load_slots)
+
+    a, b = (tenancy(name, Phase.RUNNING, 2.0) for name in "ab")
+    glances = [
+        {"e1": status("e1", a, b), "e2": status("e2")},
+        {"e1": status("e1", a, b), "e2": status("e2", tenancy("a", Phase.WAITING, None))},
+        {"e1": status("e1", b), "e2": status("e2", tenancy("a", Phase.WAITING, None))},
+        {"e1": status("e1", b), "e2": status("e2", tenancy("a", Phase.RUNNING, None))},
+    ]
+    manager, hosts = RegionHosts(ReliefRule("east")), tuple(FleetHost(name, "east", 4) for name in ("e1", "e2"))
+    asked: list[list[Action]] = []
+    for time_s in range(0, 400, 5):
+        sample = FleetSample(hosts, region_applications(glances[min(time_s // 5, len(glances) - 1)]))
+        seen = evaluation(sample, 1000.0 + time_s, Standing(0.0))
+        manager.watch(seen)
+        asked.append([proposal.action for proposal in manager.propose(seen).proposals])
+    assert asked[0] == [MoveApplication("a", "e2")]
+    assert not any(asked[1:])
 
 
 def test_a_load_that_fills_every_host_does_not_wait() -> None:

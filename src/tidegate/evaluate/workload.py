@@ -35,7 +35,7 @@ GAIN_VARIANCE = 1 / (2 * FAST_S) + 1 / (2 * SLOW_S) - 2 / (FAST_S + SLOW_S)
 PER_GAIN = 1 / (SLOW_S - FAST_S)
 """A load that rises by 1 row/s every second keeps the two rates `SLOW_S - FAST_S` apart."""
 STEADY_S, STEADY = 8.0, 0.8
-"""A rise is steady once it has kept this share of its steepest slope for so long. After a step the slope soon decays."""
+"""A rise is steady if it has kept this share of its steepest slope for so long. After a step the slope soon decays."""
 TREND_LEAD_S, TREND_LEAP = 20.0, 1.5
 """A steady rise is followed until an executor requested now would be warm, and at most by this factor."""
 COST_MEMORY_S, COST_MEMORY_BATCHES = 25.0, 8.0

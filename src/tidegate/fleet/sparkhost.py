@@ -46,6 +46,7 @@ class SparkQuery:
     """A query on Spark, as its tenant sees it. A rebalance may restart it with other settings meanwhile."""
 
     def __init__(self, query: RestartableQuery, ended: Callable[[], None] = lambda: None) -> None:
+        """`ended` is called when nothing of it runs any more: until then it is controlled, with its objective."""
         self.query = query
         self._ended = ended
 
@@ -56,15 +57,19 @@ class SparkQuery:
         return "the query has ended" if error is None else str(error).strip().splitlines()[0]
 
     def stop(self) -> None:
-        self._ended()
-        self.query.stop_at_boundary()
+        try:
+            self.query.stop_at_boundary()
+        finally:
+            self._ended()
 
     def kill(self) -> None:
         """Nothing of it runs when this returns. A rebalance in progress ends first and starts nothing."""
-        self._ended()
-        self.query.kill()
-        self.query.await_rebalance()
-        self.query.kill()
+        try:
+            self.query.kill()
+            self.query.await_rebalance()
+            self.query.kill()
+        finally:
+            self._ended()
 
 
 class SparkQueries:

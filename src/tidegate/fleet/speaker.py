@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from tidegate.control.journal import SqliteJournal
@@ -32,8 +32,6 @@ from tidegate.fleet.plan.asking import requests_of
 from tidegate.fleet.ports import Wire
 from tidegate.fleet.vocabulary import HostCard, Phase, Tenancy
 
-_HERE = {Phase.STARTING, Phase.RUNNING, Phase.STOPPING}
-
 
 class RegionCluster:
     """The hosts of one region, as their agents report them. Read-only: changes are requested from the centre."""
@@ -51,7 +49,7 @@ class RegionCluster:
         glances = self._lookout.look(self._region)
         members = self._folder.members(self._region)
         hosts = tuple(FleetHost(spec.name, spec.region, spec.slots, _state(glances.get(spec.name))) for spec in members)
-        applications = tuple(_application(host, tenancy) for host, tenancy in _tenancies(glances))
+        applications = region_applications(glances)
         pool = ExecutorPool(
             tuple(ExecutorSample(host.name, host.region, host.slots, 0, 0.0) for host in hosts if host.open),
             requested=len(hosts),
@@ -152,24 +150,28 @@ def _state(glance: Glance | None) -> HostState:
     return HostState.READY if glance.status is not None else HostState.AWAY
 
 
-def _tenancies(glances: dict[str, Glance]) -> list[tuple[str, Tenancy]]:
-    """`(host, tenancy)` of every application that its host runs, not of those still waiting."""
-    return [
-        (name, tenancy)
-        for name, glance in glances.items()
-        if glance.status is not None
-        for tenancy in glance.status.tenancies
-        if tenancy.phase in _HERE
-    ]
+def region_applications(glances: Mapping[str, Glance]) -> tuple[FleetApplication, ...]:
+    """Every application once: on the host where it waits to start, if it is moving, otherwise where it is."""
+    here: dict[str, tuple[str, Tenancy]] = {}
+    awaited: dict[str, str] = {}
+    for host, glance in glances.items():
+        for tenancy in glance.status.tenancies if glance.status is not None else ():
+            name = tenancy.spec.name
+            if tenancy.phase is Phase.WAITING:
+                awaited[name] = host
+                here.setdefault(name, (host, tenancy))
+            elif tenancy.phase is not Phase.FAILED:
+                here[name] = (host, tenancy)
+    return tuple(_application(host, tenancy, awaited.get(name, host)) for name, (host, tenancy) in here.items())
 
 
-def _application(host: str, tenancy: Tenancy) -> FleetApplication:
+def _application(host: str, tenancy: Tenancy, assigned: str) -> FleetApplication:
     spec = tenancy.spec
     return FleetApplication(
         spec.name,
         spec.region,
         spec.slots,
-        host,
+        assigned,
         host if tenancy.phase is Phase.RUNNING else None,
         load_slots=None if tenancy.load_slots is None else round(tenancy.load_slots, 3),
         latency_p99_s=None if tenancy.latency_p99_s is None else round(tenancy.latency_p99_s, 3),

@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from tidegate_lab.experiments.qos_plan import (
     QosApplication,
     QosPlan,
     policy,
+    work_here,
 )
 from tidegate_lab.experiments.qos_topics import Topics
 from tidegate_lab.experiments.rowlatency import Floats, row_latencies
@@ -117,6 +118,7 @@ def run_all(spark: SparkSession, plan: QosPlan, out: Path, told: Told, topics: T
     out.mkdir(parents=True, exist_ok=True)
     # Sources start one by one, each with a Python process; warm starts take no longer than cold ones did.
     course = _Course(spark, out, told, topics)
+    plan = replace(plan, work=work_here(spark))
     warm_up = _run_once(course, PLANS["warm-up"], "fair", Mode.OFF, 0.0)
     lead_s = max(_LEAST_LEAD_S, 1.2 * warm_up.starting_s)
     return [_run_once(course, plan, name, mode, lead_s) for name, mode in RUNS.items()]

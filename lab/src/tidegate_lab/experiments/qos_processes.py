@@ -196,8 +196,9 @@ def run_all(plan: str, out: Path, told: Told) -> list[QosRun]:
         for worker in workers:
             worker.answer()
             groups.adopt(worker.qos_class, [worker.process.pid])
+        workers[0].tell("measure")
+        course = _Course(workers, groups, out, told, work=workers[0].answer()["work"])
         began_s = time.time()
-        course = _Course(workers, groups, out, told)
         _run_once(course, "warm-up", "equal", lead_s=0.0)
         lead_s = max(12.0, 1.2 * (time.time() - began_s - PLANS["warm-up"].end_s))
         return [_run_once(course, plan, name, lead_s) for name in RUNS]
@@ -211,6 +212,8 @@ class _Course:
     groups: ProcessGroups
     out: Path
     told: Told
+    work: float
+    """Of a row on this machine."""
 
 
 def _run_once(course: _Course, plan_name: str, name: str, lead_s: float) -> QosRun:
@@ -222,7 +225,7 @@ def _run_once(course: _Course, plan_name: str, name: str, lead_s: float) -> QosR
     start_s = time.time() + lead_s
     for worker in workers:
         worker.seen = 0
-        worker.tell(f"run {plan_name} {name} {round(start_s * 1000)}")
+        worker.tell(f"run {plan_name} {name} {round(start_s * 1000)} {course.work}")
     for worker in workers:
         worker.gates = worker.answer()["gates"]
     if lead_s and time.time() > start_s:

@@ -1,8 +1,8 @@
 """One class as a separate Spark application: a process that runs its three queries on command.
 
 `python -m tidegate_lab.experiments.qos_worker CLASS OUT` reads commands from its input and answers each with a line of
-JSON:
-`run PLAN NAME START_MS` starts the queries, `stop` ends them; the end of the input ends the process.
+JSON: `measure` asks how fast the machine is, `run PLAN NAME START_MS WORK` starts the queries, `stop` ends them. The
+end of the input ends the process.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -17,7 +18,7 @@ from pyspark.sql import SparkSession
 from tidegate.adapters.spark.attach import Gate, attach
 from tidegate.domain import Mode
 from tidegate_lab.experiments.qos_classes import start_queries, stop_queries
-from tidegate_lab.experiments.qos_plan import APPLICATIONS, PLANS, own_session, policy
+from tidegate_lab.experiments.qos_plan import APPLICATIONS, PLANS, QosPlan, own_session, policy, work_here
 
 
 def main() -> None:
@@ -29,8 +30,11 @@ def main() -> None:
     try:
         for line in sys.stdin:
             command, *words = line.split()
-            if command == "run":
-                gate = run(spark, qos_class, words[0], words[1], int(words[2]), out)
+            if command == "measure":
+                answer({"work": work_here(spark)})
+            elif command == "run":
+                plan = replace(PLANS[words[0]], work=float(words[3]))
+                gate = run(spark, qos_class, plan, words[1], int(words[2]), out)
                 answer({"gates": {query.name: query.settings.gate for query in gate.queries()}})
             elif gate is not None:
                 gate.settle()
@@ -41,7 +45,7 @@ def main() -> None:
         spark.stop()
 
 
-def run(spark: SparkSession, qos_class: str, plan: str, name: str, start_ms: int, out: Path) -> Gate:
+def run(spark: SparkSession, qos_class: str, plan: QosPlan, name: str, start_ms: int, out: Path) -> Gate:
     """Start the class's queries; their journal is `OUT/NAME-CLASS.db`."""
     store = out / f"{name}-{qos_class}.db"
     for leftover in out.glob(f"{store.name}*"):
@@ -50,7 +54,7 @@ def run(spark: SparkSession, qos_class: str, plan: str, name: str, start_ms: int
     own = tuple(application for application in APPLICATIONS if application.qos_class == qos_class)
     folder = out / f"{name}-{qos_class}"
     shutil.rmtree(folder, ignore_errors=True)  # checkpoints of an earlier run would be continued
-    start_queries(spark, gate, PLANS[plan].recipes(own, start_ms / 1000), folder)
+    start_queries(spark, gate, plan.recipes(own, start_ms / 1000), folder)
     return gate
 
 

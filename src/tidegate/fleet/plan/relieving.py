@@ -10,7 +10,17 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tidegate.domain import AddHost, FleetHost, FleetSample, HostState, MoveApplication, Proposal, Reason, RemoveHost
+from tidegate.domain import (
+    AddHost,
+    FleetApplication,
+    FleetHost,
+    FleetSample,
+    HostState,
+    MoveApplication,
+    Proposal,
+    Reason,
+    RemoveHost,
+)
 from tidegate.evaluate.evaluation import Evaluation
 from tidegate.managers.bestfit import HostView, Seating
 from tidegate.plan.planner import Plan, Proposer
@@ -41,6 +51,8 @@ class RegionMemory:
     hosts: int = 0
     changed_s: float | None = None
     """When the number of hosts last changed."""
+    measured: dict[str, float] = field(default_factory=dict)
+    """By application: the need last measured. While it moves, and for a while afterwards, nothing is measured."""
     usual: dict[str, float] = field(default_factory=dict)
     """By application: slots, as an exponential mean over the cool-down."""
     watched_s: float | None = None
@@ -73,11 +85,19 @@ class RegionHosts(Proposer):
         memory = self.memory
         gap_s = 0.0 if memory.watched_s is None else max(now_s - memory.watched_s, 0.0)
         keep = math.exp(-gap_s / self._rule.cool_down_s) if self._rule.cool_down_s > 0 else 0.0
+        memory.measured = {
+            one.name: one.need if one.load_slots is not None else memory.measured[one.name]
+            for one in fleet.applications
+            if one.load_slots is not None or one.name in memory.measured
+        }
         memory.usual = {
-            one.name: keep * memory.usual.get(one.name, one.need) + (1.0 - keep) * one.need
+            one.name: keep * memory.usual.get(one.name, self._need(one)) + (1.0 - keep) * self._need(one)
             for one in fleet.applications
         }
         memory.watched_s = now_s
+
+    def _need(self, application: FleetApplication) -> float:
+        return self.memory.measured.get(application.name, application.need)
 
     def propose(self, evaluation: Evaluation) -> Plan:
         fleet, rule = evaluation.fleet, self._rule
@@ -86,7 +106,7 @@ class RegionHosts(Proposer):
             return Plan()
         unit = max(host.slots for host in hosts)
         views = _views(fleet, hosts, unit, rule.most_applications)
-        now = {one.name: one.need / unit for one in fleet.applications}
+        now = {one.name: self._need(one) / unit for one in fleet.applications}
         relief = self._relieve(Seating(views, now))
         usual = {name: self.memory.usual.get(name, need * unit) / unit for name, need in now.items()}
         busy = sum(now.values())
