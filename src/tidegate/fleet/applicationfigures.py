@@ -14,6 +14,7 @@ _WINDOW_S = 20.0
 _WINDOW_TRIGGERS = 3.0
 """A window covers at least this many triggers. With fewer, a measured rate is mostly chance."""
 _STALE_WINDOWS = 4.0
+_LEAST_SPAN_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,8 @@ class OperatorFigures:
     rows_per_s: float
     utilisation: float
     busy_s_per_row: float | None
+    newest_rows_per_s: float
+    """Arrivals of the last few seconds."""
 
 
 @dataclass(slots=True)
@@ -97,6 +100,7 @@ class ApplicationFigures:
             self._arrival_rows_per_s(rows, span_s),
             min(1.0, busy_s / (replicas * span_s)),
             busy_s / rows if rows else None,
+            self._newest_rows_per_s(),
         )
 
     def _load_slots(self, busy: list[tuple[float, int]], span_s: float) -> float:
@@ -123,6 +127,15 @@ class ApplicationFigures:
             if after >= before:
                 return (after - before) / (to_s - from_s)
         return rows / span_s
+
+    def _newest_rows_per_s(self) -> float:
+        """Over one trigger interval, at least five seconds; 0 if the source does not count arrivals."""
+        if not self.arrived:
+            return 0.0
+        to_s, after = self.arrived[-1]
+        span_s = max(self.interval_s, _LEAST_SPAN_S)
+        from_s, before = next(((t, n) for t, n in reversed(self.arrived) if t <= to_s - span_s), (to_s, after))
+        return max(after - before, 0) / (to_s - from_s) if from_s < to_s else 0.0
 
     def _recent(self, now_s: float) -> list[BatchSample]:
         """The batches in the window. If batches are longer than the window, the newest one, for a while."""

@@ -125,7 +125,9 @@ class OperatorPolicies(Proposer):
                 continue
             limits, policy = self._policy_of(sample.name, operator, least_most, objective_s, seen)
             replicas = min(max(seen.replicas, limits.least), limits.most)
-            view = OperatorView(replicas, seen.rows_per_s, seen.utilisation, response_s, settling)
+            view = OperatorView(
+                replicas, seen.rows_per_s, seen.utilisation, response_s, settling, seen.newest_rows_per_s
+            )
             policy.watch(view)
             if self.memory.steps % _REMEMBER_EVERY == 0:
                 self._remember(sample.name, operator, policy)

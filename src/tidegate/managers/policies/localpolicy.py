@@ -18,6 +18,8 @@ class OperatorView:
     """95th percentile of waiting plus service time over the period."""
     settling: bool = False
     """It was reconfigured in this period, so response and utilisation say nothing about its size."""
+    newest_rows_per_s: float = 0.0
+    """Arrivals in the last part of the period; 0 if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,10 @@ class OperatorLimits:
 
     def demand(self, view: OperatorView) -> float:
         """Arriving work in replicas: λ ÷ (rate of one replica)."""
-        return view.arrival_rows_per_s * self.most / self.full_rate_rows_per_s
+        return self.replicas_for(view.arrival_rows_per_s)
+
+    def replicas_for(self, rows_per_s: float) -> float:
+        return rows_per_s * self.most / self.full_rate_rows_per_s
 
 
 @dataclass(frozen=True, slots=True)

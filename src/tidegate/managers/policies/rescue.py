@@ -22,7 +22,8 @@ def rescued(wish: Wish, view: OperatorView, limits: OperatorLimits) -> tuple[Wis
     ...  for view in (OperatorView(2, 400.0, 1.0, response_s=9.0), OperatorView(2, 400.0, 1.0, response_s=0.5))]
     [3, 3]
     """
-    demand, missed = limits.demand(view), view.response_s > limits.objective_s
+    demand = limits.replicas_for(max(view.arrival_rows_per_s, view.newest_rows_per_s))
+    missed = view.response_s > limits.objective_s
     if not missed and demand <= view.replicas:
         return wish, False
     needed = min(math.ceil(demand / _BUSY), limits.most)
