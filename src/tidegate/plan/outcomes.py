@@ -36,6 +36,8 @@ _CHURN_S = 5.0
 """Executor-seconds that a change costs by itself, because of cold caches and moved state."""
 _FULL = 0.95
 """Utilisation that a pool can sustain; used to compute what a coming peak needs."""
+_LONGEST_BATCH = 1 / 3
+"""Share of the objective that a batch may take."""
 _COMFORT = 0.8
 """Share of the objective that latencies may reach, at the forecast's upper edge, in a pool to shrink to. A size that
 only just holds the objective would soon be given up again.
@@ -141,12 +143,21 @@ def _horizon_s(usable: list[ApplicationEvaluation], lead_s: float) -> float:
 
 
 def _peak_size(evaluation: Evaluation, usable: list[ApplicationEvaluation]) -> int:
-    """Executors needed to sustain the highest load within the forecasts' horizon."""
+    """Executors needed to sustain the highest load within the forecasts' horizon.
+
+    A busy pool runs longer batches, and their fixed cost is spread over more rows. Rows take two batches at most, so a
+    third of the objective is as long as a batch may get.
+    """
     slots = float(evaluation.busy_slots.sum())
     for seen in usable:
-        if seen.path is not None and seen.path.trusted:
-            slots += max(0.0, busy_slots(seen, float(seen.path.mean.max())) - busy_slots(seen))
-    slots /= _FULL
+        workload, path = seen.workload, seen.path
+        assert workload is not None
+        rate = workload.expected_rows_per_s
+        if path is not None and path.trusted:
+            rate = max(rate, float(path.mean.max()))
+        longest_s = max(seen.sample.interval_s, _LONGEST_BATCH * seen.objective.latency_s)
+        slots += rate * workload.cost.row_s + workload.cost.batch_s / longest_s - busy_slots(seen)
+    slots = max(slots, 0.0) / _FULL
     least, most = evaluation.executor_bounds
     return min(max(ceil(slots / evaluation.pool.slots_per_executor - 1e-6), least), most)
 
