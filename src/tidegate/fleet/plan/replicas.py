@@ -98,7 +98,7 @@ class OperatorPolicies(Proposer):
             if name in samples and not samples[name].rebalancing:
                 objective_s = evaluation.policy.objective_of(name).latency_s
                 self._step(samples[name], dict(most), objective_s, evaluation, wanted, reasons)
-        self._wanted, self._reasons = tuple(wanted), tuple(reasons)
+        self._wanted, self._reasons = tuple(_one_leaves(wanted)), tuple(reasons)
 
     def propose(self, evaluation: Evaluation) -> Plan:
         there = {sample.name for sample in evaluation.samples if sample.running and not sample.rebalancing}
@@ -154,12 +154,13 @@ class OperatorPolicies(Proposer):
     ) -> list[Proposal]:
         """If the host has no slots for more tasks, request another host for the application."""
         full = evaluation.all_busy_slots >= evaluation.pool.slots > 0
-        if view.response_s <= limits.objective_s or not full or len(self._figures) < 2:
+        if view.settling or view.response_s <= limits.objective_s or not full or len(self._figures) < 2:
             return []
         text = (
             f"{name} takes {view.response_s:.1f} s (objective {limits.objective_s:g} s), and its host has no free slot"
         )
-        return [Proposal(MoveApplication(name, None), Reason("crowded", text), score=1.0, urgent=True)]
+        score = view.response_s / limits.objective_s
+        return [Proposal(MoveApplication(name, None), Reason("crowded", text), score=score, urgent=True)]
 
     def _policy_of(
         self, application: str, operator: str, most: int, objective_s: float, seen: OperatorFigures
@@ -198,3 +199,10 @@ class OperatorPolicies(Proposer):
         else:
             return
         self.memory.learned.setdefault(application, {})[operator] = {"policy": self._policy, **plain}
+
+
+def _one_leaves(wanted: list[Proposal]) -> list[Proposal]:
+    """Only the slowest application leaves a full host. If all left, they would crowd the next one."""
+    leaving = [one for one in wanted if isinstance(one.action, MoveApplication)]
+    first = max(leaving, key=lambda one: one.score, default=None)
+    return [one for one in wanted if one is first or not isinstance(one.action, MoveApplication)]
