@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,6 +23,8 @@ from tidegate.managers.policies import (
     QLearning,
     Threshold,
     Weights,
+    Wish,
+    rescued,
 )
 
 LIMITS = OperatorLimits(least=1, most=6, objective_s=1.0, full_rate_rows_per_s=600.0)
@@ -146,3 +149,12 @@ def test_impossible_settings_are_refused() -> None:
         Weights(0.5, 0.5, 0.5)
     with pytest.raises(ValueError, match="least"):
         OperatorLimits(3, 2, 1.0, 100.0)
+
+
+def test_a_rise_is_answered_by_one_restart_for_all_that_it_will_need() -> None:
+    """The objective still holds, but a load that has just begun to rise already needs more than one task."""
+    limits = OperatorLimits(1, 4, objective_s=30.0, full_rate_rows_per_s=400.0)
+    calm = OperatorView(1, 67.0, 0.3, 6.9, newest_rows_per_s=70.0)
+    assert rescued(Wish(0, 0.0, "hold"), calm, limits) == (Wish(0, 0.0, "hold"), False)
+    wish, urgent = rescued(Wish(0, 0.0, "hold"), replace(calm, newest_rows_per_s=125.0), limits)
+    assert (wish.change, urgent) == (2, True), "125 rows/s keep 1.25 tasks busy, and 183 are to come"

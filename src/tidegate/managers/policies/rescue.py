@@ -22,15 +22,17 @@ def rescued(wish: Wish, view: OperatorView, limits: OperatorLimits) -> tuple[Wis
     ...  for view in (OperatorView(2, 400.0, 1.0, response_s=9.0), OperatorView(2, 400.0, 1.0, response_s=0.5))]
     [3, 3]
     """
-    demand = limits.replicas_for(max(view.arrival_rows_per_s, view.newest_rows_per_s))
+    newest = max(view.arrival_rows_per_s, view.newest_rows_per_s)
     missed = view.response_s > limits.objective_s
-    if not missed and demand <= view.replicas:
+    if not missed and limits.replicas_for(newest) <= view.replicas:
         return wish, False
+    # A load that rises is expected to rise by as much again: a second restart would cost more than a spare replica.
+    demand = limits.replicas_for(2 * newest - view.arrival_rows_per_s)
     needed = min(math.ceil(demand / _BUSY), limits.most)
     missing = min(needed - view.replicas, _MOST_AT_ONCE)
     if missing < max(1, wish.change):
         return wish, missed and wish.change > 0
     text = f"response {view.response_s:.1f} s above {limits.objective_s:.1f} s"
     if not missed:
-        text = f"the rows that arrive keep {demand:.1f} tasks busy"
+        text = f"the rows that arrive will keep {demand:.1f} tasks busy"
     return Wish(missing, max(wish.score, 1.0) + missing, text, missing), True
