@@ -3,10 +3,10 @@
     python benchmarks/soak.py [--days N]
 
 Three queries with a daily rhythm, a batch and a step every ten seconds, the journal in a file with its default limits
-(seven days, 200 MB). Prints JSON: per day the journal's size on disk, the size of the controller's knowledge and the
-memory of the process, less the tables of the simulated load, which grow with time; then each of them on the last day
-relative to the eighth, after which nothing should grow but the journal's summaries: a day of them takes about 2 MB,
-until the journal's limit on its size is reached.
+(seven days, 200 MB). Prints JSON: per day the journal's size on disk, the size of the controller's knowledge, the
+number of living Python objects, and the memory of the process, less the tables of the simulated load, which grow with
+time; then each of them on the last day relative to the eighth, after which nothing should grow but the journal's
+summaries: a day of them takes about 2 MB, until the journal's limit on its size is reached.
 """
 
 from __future__ import annotations
@@ -68,10 +68,11 @@ def run(days: int, folder: Path) -> dict[str, Any]:
                 "journal_bytes": sum(path.stat().st_size for path in folder.iterdir()),
                 "knowledge_bytes": len(runner.controller.knowledge.to_bytes()),
                 "memory_bytes": process.memory_info().rss - load_tables_bytes(),
+                "objects": len(gc.get_objects()),
             }
         )
     journal.close()
-    kinds = ("journal_bytes", "knowledge_bytes", "memory_bytes")
+    kinds = ("journal_bytes", "knowledge_bytes", "memory_bytes", "objects")
     grown = {kind: round(found[-1][kind] / found[_FULL_DAY - 1][kind], 3) for kind in kinds}
     return {"days": found, "last_day_over_day_8": grown}
 
