@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,9 @@ def test_figures_are_sums_over_a_window() -> None:
     rescaled = figures.operator("lookup", 123.0)
     assert rescaled is not None
     assert (rescaled.replicas, rescaled.utilisation) == (2, pytest.approx(0.25)), "only batches of the new size count"
+    first = replace(batch(5, 122.0, 50, 2.5, tasks=3), warming=True)
+    figures.take(ApplicationSample("a", (first,), 124.0, 5.0), 125.0)
+    assert figures.operator("lookup", 125.0) is None, "it no longer has two tasks, and nothing is known of three"
     assert figures.summary(300.0).load_slots is None, "old batches say nothing about now"
 
 

@@ -84,13 +84,15 @@ class ApplicationFigures:
         )
 
     def operator(self, name: str, now_s: float) -> OperatorFigures | None:
-        """The figures of one operator; None until it has processed rows."""
+        """The figures of one operator; None until it has processed rows with its present number of tasks."""
         recent = [batch for batch in self._recent(now_s) if not batch.warming]
         samples = [(batch, op) for batch in recent for op in batch.operators if op.name == name]
         span_s = self._span_s(recent)
         if not samples or not span_s:
             return None
         replicas = samples[-1][1].parallelism
+        if any(op.parallelism != replicas for op in self.batches[-1].operators if op.name == name):
+            return None  # only the first batch since a restart is known
         same = [(batch, op) for batch, op in samples if op.parallelism == replicas]
         span_s = self._span_s([batch for batch, _ in same]) or span_s
         busy_s = sum(op.busy_s for _, op in same)
