@@ -10,13 +10,14 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from tidegate.adapters.spark.checkpoint import Checkpoint
+from tidegate.adapters.spark.gatefile import GateLimit, read_admission
 from tidegate.control.journal import SqliteJournal, read_entries
 from tidegate.domain import SetParallelism, Targets
 from tidegate.fleet.calls import fleet_wire
 from tidegate.fleet.config import FleetConfig
 from tidegate.fleet.evidence import committed_rows
 from tidegate.fleet.folder import FleetFolder
-from tidegate.fleet.hostcontrol import HostControl
+from tidegate.fleet.hostcontrol import Handover, HostControl
 from tidegate.fleet.lease import LeaseTerms
 from tidegate.fleet.protocol import make_token
 from tidegate.fleet.sparkhost import SparkQueries, SparkQuery
@@ -106,6 +107,10 @@ def test_a_host_asks_is_granted_and_rescales_with_its_state(spark: SparkSession,
         query = host.start()
         again = host.queries.cluster.restartable["words"]
         assert dict(again.settings.tasks) == {"lookup": wanted.parallelism, "count": 3}, "the size moves along"
+        learned = Handover.from_bytes(host.folder.learned("words").read_bytes())
+        assert learned.batch_rows, "its batches were limited"
+        first = read_admission(Path(again.settings.gate))
+        assert first == GateLimit(learned.batch_rows), "and so is the first one of the new run"
         before = committed_rows(host.folder, "words")
         host.until(lambda: committed_rows(host.folder, "words") > before, query, "another batch")
     finally:

@@ -11,8 +11,8 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Protocol
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Protocol
 
 from tidegate.control.clock import WallClock
 from tidegate.control.journal import SqliteJournal
@@ -33,6 +33,28 @@ from tidegate.fleet.vocabulary import ApplicationSpec, HostCard
 logger = logging.getLogger("tidegate")
 
 _KEEP_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """What is known about an application, stored beside its checkpoint for the next host that runs it.
+
+    >>> Handover.from_bytes(Handover({"look-up": {"policy": "threshold"}}, 900).to_bytes()).batch_rows
+    900
+    """
+
+    policies: dict[str, Any] = field(default_factory=dict)
+    """By operator."""
+    batch_rows: int | None = None
+    """The limit on its batches. Without it, the first batch on a new host would take all that has piled up."""
+
+    @classmethod
+    def from_bytes(cls, body: bytes) -> Handover:
+        """Raises `ValueError` or `TypeError` if the file was written by another version."""
+        return cls(**json.loads(body))
+
+    def to_bytes(self) -> bytes:
+        return json.dumps(asdict(self)).encode()
 
 
 class HostWorld(Cluster, Protocol):
@@ -89,6 +111,8 @@ class HostControl:
         self._heard_s = folder.clock.steady_s()
         self._sample: HostSample | None = None
         self._saved: dict[str, bytes] = {}
+        self._batch_rows: dict[str, int] = {}
+        """The limit on the batches of each application, as last in force."""
         self._saved_s = folder.clock.steady_s()
         saved = journal.load_blob(KNOWLEDGE)
         controller, self._policies, self.asking = host_controller(
@@ -150,16 +174,18 @@ class HostControl:
 
     # called by tenants
 
-    def began(self, spec: ApplicationSpec) -> None:
-        """An application starts here: add its objective to the policy, and load what was learned about it."""
+    def began(self, spec: ApplicationSpec) -> int | None:
+        """An application starts here: add its objective to the policy, and load what was learned about it.
+
+        Returns the limit on its batches that was last in force, on whatever host; None if there was none.
+        """
+        known = self._learned(spec.name)
         if self._policies is not None:
-            try:
-                self._policies.know(spec.name, json.loads(self._folder.files.read(self._folder.learned(spec.name))))
-            except (OSError, ValueError):
-                logger.info("%s: nothing has been learned about it yet", spec.name)
+            self._policies.know(spec.name, known.policies)
         with self._lock:
             self._specs[spec.name] = spec
             self._news = True
+        return known.batch_rows
 
     def ended(self, application: str) -> None:
         with self._lock:
@@ -193,19 +219,29 @@ class HostControl:
 
     def _after(self, observation: Observation) -> None:
         self._sample = observation.hosts[0] if observation.hosts else None
+        for sample in observation.applications:
+            if sample.admission_rows is not None and sample.running:
+                self._batch_rows[sample.name] = sample.admission_rows
         if self._folder.clock.steady_s() - self._saved_s >= self._config.managers.period_s:
             self._save_learned()
+
+    def _learned(self, application: str) -> Handover:
+        try:
+            return Handover.from_bytes(self._folder.files.read(self._folder.learned(application)))
+        except (OSError, ValueError, TypeError):
+            logger.info("%s: nothing has been learned about it yet", application)
+            return Handover()
 
     def _save_learned(self) -> None:
         """Save beside the application's checkpoint, for the next host that runs it."""
         self._saved_s = self._folder.clock.steady_s()
-        if self._policies is None:
-            return
         with self._lock:
             here = set(self._specs)
         for name in here:
-            body = json.dumps(self._policies.learned(name)).encode()
-            if self._saved.get(name, b"{}") == body:
+            policies = self._policies.learned(name) if self._policies is not None else {}
+            learned = Handover(policies, self._batch_rows.get(name))
+            body = learned.to_bytes()
+            if learned == Handover() or self._saved.get(name) == body:
                 continue
             try:
                 self._folder.put(self._folder.learned(name), body)

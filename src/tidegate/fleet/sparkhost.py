@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from tidegate.adapters.spark.backgroundrebalance import Note
 from tidegate.adapters.spark.cluster import SparkCluster
 from tidegate.adapters.spark.embedded import local_session
+from tidegate.adapters.spark.gatefile import GateLimit
 from tidegate.adapters.spark.restartablequery import RestartableQuery
 from tidegate.adapters.spark.settings import Settings
 from tidegate.adapters.spark.source import TidegateSource
@@ -103,8 +104,12 @@ class SparkQueries:
             epoch=order.epoch,
             lease=str(order.lease),
         )
-        self.control.began(spec)
-        query = RestartableQuery(self._spark, load_build(spec), settings, self.cluster.limits)
+        batch_rows = self.control.began(spec)
+        first = None
+        if batch_rows is not None:  # whichever of the two its source obeys
+            first = GateLimit(batch_rows)
+            self.cluster.limits.limit(name, batch_rows)
+        query = RestartableQuery(self._spark, load_build(spec), settings, self.cluster.limits, first)
         self.cluster.restartable[name] = query
         self._figures[name] = ApplicationFigures(asked=self._plan.asked_of(name))
         return SparkQuery(query, lambda: self._ended(name))

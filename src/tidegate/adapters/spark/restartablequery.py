@@ -37,8 +37,14 @@ class RestartableQuery:
     """One query and how to build it again. With its checkpoint, every restart continues exactly where it stopped."""
 
     def __init__(
-        self, spark: SparkSession, build: Build, settings: Settings, limits: SourceLimits | None = None
+        self,
+        spark: SparkSession,
+        build: Build,
+        settings: Settings,
+        limits: SourceLimits | None = None,
+        first: GateLimit | None = None,
     ) -> None:
+        """`first`: the setting of the source's gate before the first batch."""
         self.spark = spark
         self._limits = limits
         self._build = build
@@ -47,10 +53,12 @@ class RestartableQuery:
         self._gate = Path(settings.gate)
         forget_gate(self._gate)  # an earlier query of this name may have left it closed
         self._over = False
-        self._asked: GateLimit | None = None
+        self._asked = first
         self._closed_until_s: dict[str, float] = {}
         self._failure: Exception | None = None
         self.settings = recover(spark, settings) if settings.checkpoint else settings
+        if self._asked is not None:
+            self._ask()
         self.query = self._start(self.settings)
 
     @property
