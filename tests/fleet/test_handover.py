@@ -14,7 +14,7 @@ from tidegate.domain import ExecutorPool, Observation
 from tidegate.fleet.calls import fleet_wire
 from tidegate.fleet.config import FleetConfig
 from tidegate.fleet.folder import FleetFolder
-from tidegate.fleet.hostcontrol import HostControl
+from tidegate.fleet.hostcontrol import Handover, HostControl
 from tidegate.fleet.protocol import make_token
 from tidegate.fleet.vocabulary import ApplicationSpec, HostCard, HostSpec
 
@@ -57,6 +57,10 @@ def test_its_first_batch_on_another_host_has_the_limit_that_it_had(folder: Fleet
     before.end()
     assert after.began(WORDS) == 900
     after.end()
+    folder.learned("app").write_bytes(Handover({}, 300).to_bytes())
+    assert before.began(WORDS) == 300
+    before.end()
+    assert Handover.from_bytes(folder.learned("app").read_bytes()).batch_rows == 300, "an earlier stay says nothing"
 
 
 @pytest.mark.parametrize("body", [b'{"lookup": {"policy": "threshold"}}', b"{", b"[]", b'{"batch_rows": 3, "more": 1}'])

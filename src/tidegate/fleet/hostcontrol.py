@@ -183,6 +183,8 @@ class HostControl:
         if self._policies is not None:
             self._policies.know(spec.name, known.policies)
         with self._lock:
+            if known.batch_rows is not None:  # what is known from an earlier stay here is older
+                self._batch_rows[spec.name] = known.batch_rows
             self._specs[spec.name] = spec
             self._news = True
         return known.batch_rows
