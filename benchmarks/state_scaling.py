@@ -44,6 +44,7 @@ def main() -> None:
     asked = parser.parse_args()
     settings = {"spark.sql.shuffle.partitions": "4"}
     spark = embedded_session("state-scaling", 1, 2, slots=2, memory_mb=1024, settings=settings)
+    settle_executors(spark, 2)  # Standalone starts both, one of them maybe late
     settle_executors(spark, 1)
     try:
         with tempfile.TemporaryDirectory(prefix="tidegate-scaling-") as folder:

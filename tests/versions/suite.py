@@ -26,6 +26,7 @@ import tidegate
 from tidegate.adapters.spark import applications
 from tidegate.adapters.spark import limits as live_limits
 from tidegate.adapters.spark.attach import Gate
+from tidegate.adapters.spark.embedded import prepare_start
 from tidegate.adapters.spark.sparkfeatures import Features, probe
 from tidegate.control.journal import read_entries
 from tidegate.domain import ApplicationSample, MoveState, Outcome, SetAdmission, SetParallelism, Targets
@@ -67,6 +68,7 @@ class Job:
         builder = SparkSession.builder.master(self.master).appName("tidegate-versions")
         for key, value in {**BASE, **self.settings}.items():
             builder = builder.config(key, value)
+        prepare_start(builder)  # as `tidegate run` does
         self.spark = builder.getOrCreate()
         self.spark.sparkContext.setLogLevel("OFF")
         self.gate = tidegate.attach(self.spark, self.policy())
@@ -201,6 +203,20 @@ def executors_down_and_up(job: Job) -> str:
     job.drained()
     expect(job.query.runId == run_id, "the query was restarted")
     return "2 → 1 → 2"
+
+
+def warm_executors(job: Job) -> str:
+    """A new executor rehearses before it gets tasks."""
+    job.executors(1)
+    before = {one.id for one in job.gate.cluster._watcher.executors()}
+    job.executors(2)
+    new = next(one.id for one in job.gate.cluster._watcher.executors() if one.id not in before)
+    java: Any = job.spark.sparkContext._jvm.tidegate.WarmUp  # type: ignore[union-attr]
+    wait_for(lambda: java.rehearsed(new) is not None, f"the rehearsal of executor {new}")
+    expect(not java.rehearsed(new), str(java.rehearsed(new)))
+    job.feed()
+    job.drained()
+    return "rehearsed"
 
 
 def live_limit_and_pause(job: Job) -> str:
@@ -387,6 +403,7 @@ def driver_restart(job: Job) -> str:
 CHECKS = (
     watching,
     executors_down_and_up,
+    warm_executors,
     live_limit_and_pause,
     state_move,
     executor_lost,

@@ -10,6 +10,7 @@ Runs = dict[tuple[str, str], dict[str, Any]]
 _TITLES = {
     "watching": "queries, batches, stages and executors observed",
     "executors down and up": "executors up and down",
+    "warm executors": "new executors rehearse before they get tasks",
     "live limit and pause": "a running file query limited and paused",
     "state move": "state moved between executors",
     "executor lost": "an executor killed: replaced, counts exact",

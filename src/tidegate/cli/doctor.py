@@ -74,7 +74,7 @@ def _spark(master: str, settings: dict[str, str], log: Path) -> tuple[list[Capab
     for key, value in quiet.items():
         builder = builder.config(key, value)
     with output.jvm_output_to(log):
-        spark = start_session(builder, quiet)
+        spark = start_session(builder)
     try:
         context = spark.sparkContext
         scala = str(context._jvm.scala.util.Properties.versionNumberString())  # type: ignore[union-attr]

@@ -303,7 +303,7 @@ def _session(
     builder = SparkSession.builder.appName(name).master(master)
     for key, value in settings.items():
         builder = builder.config(key, value)
-    return start_session(builder, settings)
+    return start_session(builder)
 
 
 def _whole(failure: Any) -> str:

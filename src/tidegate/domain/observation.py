@@ -257,6 +257,8 @@ class ExecutorPool:
     """False if the cluster manager or another program controls the size."""
     memory_bytes: int | None = None
     """Heap of an executor."""
+    warmup_s: float = 10.0
+    """How long an executor is cold after it has registered: its tasks are slow, and batches tell little."""
 
     def __post_init__(self) -> None:
         if self.slots_per_executor < 1:

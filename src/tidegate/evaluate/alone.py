@@ -60,7 +60,7 @@ def read(table: Table, intake: Intake, now_s: float) -> Loads:
         started_s = begun_s if isnan(started_s) else started_s
         counted = queued + max(0.0, rows)
         pending = pending if isnan(counted) else counted
-        if now_s - begun_s > workload.COLD_S and rows > 0:
+        if now_s - begun_s > workload.TELLING_S and rows > 0:
             per_row = 1.0 / rows
             if not isnan(row_s):
                 row_s = max(row_s, spent_s * per_row)

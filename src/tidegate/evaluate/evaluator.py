@@ -24,7 +24,7 @@ from tidegate.evaluate.saturation import SaturationMemory, judge, largest
 from tidegate.evaluate.table import Flags, Floats, Ints, Table
 from tidegate.evaluate.violations import ClassCounts, ClassProfile, ClassReport, record, report
 from tidegate.evaluate.waves import WavesMemory
-from tidegate.evaluate.workload import COLD_S, Loads, SetAside, Workload
+from tidegate.evaluate.workload import Loads, SetAside, Workload
 from tidegate.model.batch import batch_time
 from tidegate.model.sharing import room
 from tidegate.model.slotpath import effective_slots_at
@@ -211,7 +211,7 @@ class Evaluator:
         """New executors are cold for a while: batches beside them are slow for reasons other than load."""
         registered = observation.pool.registered
         if registered > self.memory.executors > 0:
-            self.memory.settled_s = observation.time_s + COLD_S
+            self.memory.settled_s = observation.time_s + observation.pool.warmup_s
         self.memory.executors = registered
 
     def _promises(self, names: tuple[str, ...]) -> Promised:

@@ -24,8 +24,8 @@ from tidegate.evaluate.table import Column, Flags, Floats, Ints, Table
 
 SLOW_S, FAST_S = 6.0, 2.0
 """Time constants of the two running arrival rates: the level, and the most recent change."""
-COLD_S = 10.0
-"""How long an executor is cold. Batches beside a cold executor are not learned."""
+TELLING_S = 10.0
+"""A batch that runs for longer than this shows the cost of a row before it finishes."""
 SILENT_S = 60.0
 """An idle query without reports for this long has no load."""
 _CONSTANTS_S = np.array([[FAST_S], [SLOW_S]])
@@ -310,7 +310,7 @@ def _row_costs(learned: Floats, batch: UnderWay, now_s: float) -> Floats:
     A batch that has run for a while has cost at least what its tasks have held so far. If nothing has been learned yet,
     as in the first batch after an outage, its own tasks show the cost of a row.
     """
-    telling = (now_s - batch.started_s > COLD_S) & (batch.rows > 0)
+    telling = (now_s - batch.started_s > TELLING_S) & (batch.rows > 0)
     per_row = np.where(telling, 1.0 / np.where(batch.rows > 0, batch.rows, 1.0), np.nan)
     first = np.where(batch.spent_s >= FIRST_BUSY_S, batch.expected_s * per_row, np.nan)
     return np.where(np.isnan(learned), first, np.fmax(learned, batch.spent_s * per_row))

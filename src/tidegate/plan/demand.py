@@ -21,8 +21,6 @@ _LEAST_BAND, _MOST_BAND = 0.1, 0.5
 _RARELY = 0.05
 """Share of analogues below the lower edge and above the upper one."""
 _AGE_GROUPS = 4
-_COLD_S = 10.0
-"""Executors younger than this would delay a batch: their JVM and Python workers are cold."""
 _CV_SERVICE = 0.15
 
 
@@ -141,7 +139,8 @@ def warm_slots(pool: ExecutorPool, now_s: float) -> int:
     >>> warm_slots(ExecutorPool((warm, cold), requested=2, slots_per_executor=2), now_s=100.0)
     2
     """
-    return sum([each.slots for each in pool.executors if each.since_s <= now_s - _COLD_S]) or pool.slots_per_executor
+    cold_since_s = now_s - pool.warmup_s
+    return sum([each.slots for each in pool.executors if each.since_s <= cold_since_s]) or pool.slots_per_executor
 
 
 def all_warm_s(pool: ExecutorPool) -> float:
@@ -156,7 +155,7 @@ def all_warm_s(pool: ExecutorPool) -> float:
     """
     since_s = [executor.since_s for executor in pool.executors]
     newest_s, oldest_s = max(since_s, default=0.0), min(since_s, default=0.0)
-    return newest_s + _COLD_S if newest_s > oldest_s else oldest_s
+    return newest_s + pool.warmup_s if newest_s > oldest_s else oldest_s
 
 
 def room_for(place: int, evaluation: Evaluation, slots: float) -> float:

@@ -52,9 +52,7 @@ class Hindsight:
     """Grow to this size: one executor fewer would have spent a whole error budget."""
 
 
-def look_back(
-    evaluation: Evaluation, looked_into: Sequence[ApplicationEvaluation], startup_s: float, warmup_s: float
-) -> Hindsight:
+def look_back(evaluation: Evaluation, looked_into: Sequence[ApplicationEvaluation], startup_s: float) -> Hindsight:
     """What the most demanding of these applications would have needed."""
     sizes = np.arange(*evaluation.executor_bounds)
     keep: Need | None = None
@@ -63,7 +61,7 @@ def look_back(
         rates = np.maximum(seen.expected.recent(seen.place, LASTS_S), 0.0)
         if not len(rates) or not len(sizes):
             continue
-        late = _late_shares(seen, evaluation, rates, sizes, startup_s, warmup_s)
+        late = _late_shares(seen, evaluation, rates, sizes, startup_s)
         allowed = float(evaluation.budgets.allowed[seen.place])
         known_s = len(rates) * FINE_S
         keep = _larger(keep, _need(sizes, late, _SPENT * allowed, seen.name, known_s))
@@ -93,11 +91,11 @@ def _late_shares(
     rates: Floats,
     sizes: Ints,
     startup_s: float,
-    warmup_s: float,
 ) -> Floats:
     """By size: the share of the application's recent rows that would have been over the objective."""
     workload, per = seen.workload, evaluation.pool.slots_per_executor
     assert workload is not None
+    warmup_s = evaluation.pool.warmup_s
     lead_s, row_s, fixed = startup_s + warmup_s / 2, max(workload.cost.row_s, 1e-9), busy_slots(seen, 0.0)
     work = (rates * row_s + fixed) * seen.detail.residual
     slots = [size * per * room_for(seen.place, evaluation, size * per) for size in sizes.tolist()]

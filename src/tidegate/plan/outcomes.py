@@ -11,8 +11,10 @@ that queue and still meet the objective cost nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from math import ceil
+from operator import attrgetter
 
 import numpy as np
 
@@ -28,8 +30,8 @@ _WEIGHTS = np.array([1 / 6, 2 / 3, 1 / 6])
 """Weights of the forecast's lower edge, mean and upper edge: three-point Gauss-Hermite quadrature. Its outer points lie
 at √3 standard deviations, close to the edges of a 90 % interval.
 """
-WARMUP_S, _WARMUP_SPEED = 10.0, 0.5
-"""How long a new executor is slow, and how slow."""
+_WARMUP_SPEED = 0.5
+"""Of an executor that is cold."""
 _LONGEST_QUEUE_S = 1800.0
 """A queue that takes longer to clear counts as one that takes this long."""
 _CHURN_S = 5.0
@@ -69,7 +71,7 @@ class Outcomes:
 
 def roll_out(evaluation: Evaluation, usable: list[ApplicationEvaluation], startup_s: float) -> Outcomes:
     """Predict every size for these applications, where executors take `startup_s` to register."""
-    pool, lead_s = evaluation.pool, startup_s + WARMUP_S
+    pool, lead_s = evaluation.pool, startup_s + evaluation.pool.warmup_s
     horizon_s = _horizon_s(usable, lead_s)
     steps = round(horizon_s / _STEP_S)
     sizes = _sizes(evaluation, usable)
@@ -122,10 +124,11 @@ def _slot_paths(
     """Usable and paid slots of each size, including executors that are starting or warming up."""
     pool, now_s = evaluation.pool, evaluation.time_s
     ends_s = np.arange(1, steps + 1, dtype=np.float64) * _STEP_S
-    there = [_speed(ends_s, since_s - now_s) for since_s in sorted([one.since_s for one in pool.executors])]
+    speed = partial(_speed, ends_s, warmup_s=pool.warmup_s)
+    there = [speed(one.since_s - now_s) for one in sorted(pool.executors, key=attrgetter("since_s"))]
     oldest = list(accumulate(there, initial=np.zeros(steps)))
     """Combined speed of the oldest executors, by their number. The oldest are kept longest."""
-    on_their_way, new = _speed(ends_s, startup_s / 2), _speed(ends_s, startup_s)
+    on_their_way, new = speed(startup_s / 2), speed(startup_s)
     found = []
     for size in sizes:
         staying = min(max(size, 0), len(there))
@@ -177,8 +180,7 @@ def _late_afterwards(found: Outlook, arrivals: Floats, objective_s: float) -> Fl
     return np.asarray(old * (found.backlog_end_rows + arrivals * clearing_s * growth))
 
 
-def _speed(ends_s: Floats, registers_s: float) -> Floats:
+def _speed(ends_s: Floats, registers_s: float, warmup_s: float) -> Floats:
     """Speed of one executor at each step: zero before it registers, half while it warms up."""
-    return np.where(ends_s <= registers_s, 0.0, np.where(ends_s <= registers_s + WARMUP_S, _WARMUP_SPEED, 1.0)).astype(
-        np.float64
-    )
+    warm = np.where(ends_s <= registers_s + warmup_s, _WARMUP_SPEED, 1.0)
+    return np.where(ends_s <= registers_s, 0.0, warm).astype(np.float64)

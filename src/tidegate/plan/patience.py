@@ -20,7 +20,6 @@ from tidegate.evaluate.table import Floats
 from tidegate.model.rollout import Candidate, rollout
 from tidegate.model.slotpath import ExecutorStart, ramp
 from tidegate.plan.demand import path_of, query_of, room_for, with_analogues
-from tidegate.plan.outcomes import WARMUP_S
 from tidegate.plan.wording import executors
 
 _LATER_S = 5.0
@@ -73,13 +72,13 @@ def what_cannot_wait(
 def _beyond(seen: ApplicationEvaluation, evaluation: Evaluation, sizes: range, startup_s: float) -> list[float]:
     """By size: the share of rows that use more than half of the slack if the largest size follows a little later."""
     # Rows that arrive after the later executors are warm do not depend on whether those were bought now.
-    steps = ceil((_LATER_S + startup_s + WARMUP_S) / _STEP_S)
+    steps = ceil((_LATER_S + startup_s + evaluation.pool.warmup_s) / _STEP_S)
     per = evaluation.pool.slots_per_executor
     query = query_of(seen, evaluation.time_s)
     # The residual learned at other loads is left out: half of the slack covers it.
     query = replace(query, objective_s=_patience_s(seen), residual=1.0)
     share = room_for(seen.place, evaluation, sizes[-1] * per)
-    paths = _arrivals(seen, steps, startup_s + WARMUP_S)
+    paths = _arrivals(seen, steps, startup_s + evaluation.pool.warmup_s)
     candidates = [Candidate(_slots(evaluation, size, sizes[-1], steps, startup_s), share=share) for size in sizes]
     found: list[float] = rollout(query, paths, candidates, steps * _STEP_S, _STEP_S).late_share.max(axis=1).tolist()
     return found
@@ -103,8 +102,9 @@ def _arrivals(seen: ApplicationEvaluation, steps: int, lead_s: float) -> Floats:
 
 def _slots(evaluation: Evaluation, first: int, last: int, steps: int, startup_s: float) -> Floats:
     """Usable slots at each step, with `first` executors requested now and `last` a little later."""
-    per, now = evaluation.pool.slots_per_executor, evaluation.pool.registered
-    at_once = ramp(now * per, max(first, now) * per, steps, _STEP_S, start=ExecutorStart(startup_s, WARMUP_S))
-    missing, late = max(last - max(first, now), 0), ExecutorStart(startup_s + _LATER_S, WARMUP_S)
+    pool = evaluation.pool
+    per, now = pool.slots_per_executor, pool.registered
+    at_once = ramp(now * per, max(first, now) * per, steps, _STEP_S, start=ExecutorStart(startup_s, pool.warmup_s))
+    missing, late = max(last - max(first, now), 0), ExecutorStart(startup_s + _LATER_S, pool.warmup_s)
     later = ramp(0, missing * per, steps, _STEP_S, start=late)
     return np.asarray(at_once.usable + later.usable)

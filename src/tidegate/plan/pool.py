@@ -18,7 +18,7 @@ from tidegate.evaluate.quality import USABLE
 from tidegate.evaluate.table import Flags
 from tidegate.plan.demand import busy_slots
 from tidegate.plan.hindsight import UNMEASURED_STARTUP_S, Hindsight, look_back
-from tidegate.plan.outcomes import WARMUP_S, Outcomes, lasting_size, roll_out
+from tidegate.plan.outcomes import Outcomes, lasting_size, roll_out
 from tidegate.plan.planner import Plan, Proposer
 from tidegate.plan.signature import alike, signature_of
 from tidegate.plan.watched import Watched
@@ -31,8 +31,10 @@ LOOK_EVERY_S = 5.0
 _PRESSED_EVERY_S = 1.0
 STARTUP_S = 8.0
 """How long an executor takes to register, until it has been measured."""
-_LEAST_WATCH_S, _MOST_WATCH_S = 45.0, 600.0
+_LEAST_WATCH_S, _MOST_WATCH_S = 20.0, 600.0
 """How long a smaller size has to be enough before the pool shrinks to it."""
+_GAP_S = 45.0
+"""After a gap between two looks that is longer than this, the watch begins again."""
 _HOUR_S, USUAL_CHANGES = 3600.0, 4
 """A normal number of pool changes per hour. Each change beyond it makes the next one more expensive."""
 _LARGE_STEP = 0.25
@@ -79,13 +81,14 @@ class PoolSize(Proposer):
     def __init__(self, memory: PoolMemory | None = None) -> None:
         self.memory: PoolMemory = memory or PoolMemory()
         self._rolled_out = 0
+        self._warmup_s = 0.0
 
     def watch(self, evaluation: Evaluation) -> None:
         """Roll out the sizes when a look is due. The result depends only on observations."""
         memory, now_s, pool = self.memory, evaluation.time_s, evaluation.pool
         self._learn_startup(evaluation)
         self._count_changes(evaluation)
-        self._rolled_out = 0
+        self._rolled_out, self._warmup_s = 0, pool.warmup_s
         if not np.count_nonzero(evaluation.usable) or not pool.slots:
             memory.outcomes = None
             return
@@ -102,16 +105,16 @@ class PoolSize(Proposer):
         memory.looked_s = now_s
         if now_s - memory.looked_back_s >= CALM_EVERY_S:
             startup_s = memory.startup_s if memory.startups else UNMEASURED_STARTUP_S
-            memory.hindsight = look_back(evaluation, looked_into, startup_s, WARMUP_S)
+            memory.hindsight = look_back(evaluation, looked_into, startup_s)
             memory.looked_back_s = now_s
-        signature = signature_of(evaluation, looked_into, WARMUP_S)
+        signature = signature_of(evaluation, looked_into)
         if memory.outcomes is None or not alike(signature, memory.signature):
             memory.outcomes, memory.signature = roll_out(evaluation, looked_into, memory.startup_s), signature
             self._rolled_out = len(looked_into)
         best = memory.outcomes.sizes[int(np.argmin(memory.outcomes.cost))]
         # The pool grows to the best size and shrinks to the comfortable one. Between the two it stays.
         wanted = max(best, min(memory.outcomes.comfortable, pool.requested))
-        memory.watched.note(now_s, wanted, lasting_size(evaluation), _LEAST_WATCH_S)
+        memory.watched.note(now_s, wanted, lasting_size(evaluation), _GAP_S)
 
     def propose(self, evaluation: Evaluation) -> Plan:
         outcomes, memory, pool = self.memory.outcomes, self.memory, evaluation.pool
@@ -193,7 +196,7 @@ class PoolSize(Proposer):
         changed often, small steps wait until they add up to a large one.
         """
         memory, saved = self.memory, (now - size) / now
-        base_s = max(_LEAST_WATCH_S, 3.0 * (memory.startup_s + WARMUP_S))
+        base_s = max(_LEAST_WATCH_S, 3.0 * (memory.startup_s + self._warmup_s))
         restless = max(1.0, len(memory.changed) / USUAL_CHANGES) if saved < _LARGE_STEP else 1.0
         return min(base_s * max(1.0, 0.5 / saved) * restless * max(1, memory.watched.returns(size)), _MOST_WATCH_S)
 

@@ -8,10 +8,10 @@ _NOISE = 0.05
 """A rollout is not repeated while all of its inputs are within this share of their earlier values."""
 
 
-def signature_of(evaluation: Evaluation, looked_into: list[ApplicationEvaluation], warmup_s: float) -> list[float]:
+def signature_of(evaluation: Evaluation, looked_into: list[ApplicationEvaluation]) -> list[float]:
     """The inputs of a rollout: the pool, its bounds, loads, costs, queues and forecasts."""
     pool, now_s = evaluation.pool, evaluation.time_s
-    warm = sum(executor.since_s <= now_s - warmup_s for executor in pool.executors)
+    warm = sum(executor.since_s <= now_s - pool.warmup_s for executor in pool.executors)
     found = [float(pool.requested), float(pool.registered), float(warm), *map(float, evaluation.executor_bounds)]
     for seen in looked_into:
         workload, path, place = seen.workload, seen.path, seen.place

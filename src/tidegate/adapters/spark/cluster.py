@@ -20,6 +20,7 @@ from tidegate.adapters.spark.schedulerpools import SchedulerPools
 from tidegate.adapters.spark.sparkfeatures import probe
 from tidegate.adapters.spark.stateplaces import StatePlaces
 from tidegate.adapters.spark.unmeasured import Unmeasured
+from tidegate.adapters.spark.warmup import Rehearsals
 from tidegate.adapters.spark.watcher import LimitState, Watcher
 from tidegate.domain import (
     Action,
@@ -76,7 +77,8 @@ class SparkCluster:
         self._watcher = Watcher(spark)
         self.limits.connect(self._watcher)
         self._features = probe(spark)
-        self._pool = ExecutorPoolKeeper(spark.sparkContext, self._watcher, policy, may_act=policy.mode is Mode.APPLY)
+        may_act, rehearsals = policy.mode is Mode.APPLY, Rehearsals(spark)
+        self._pool = ExecutorPoolKeeper(spark.sparkContext, self._watcher, policy, may_act, rehearsals)
         self._kafka = KafkaWatch(spark, self._watcher, self.limits, policy.consumer_groups)
         self._book = ApplicationBook(self._watcher, self.limits, self._kafka)
         self._states: dict[str, LimitState] = {}

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from tidegate.adapters.spark.executors import request_executors
 from tidegate.adapters.spark.java import require_java
+from tidegate.adapters.spark.warmup import warm_settings
 from tidegate.domain import EnvironmentUnfit
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -82,7 +83,7 @@ def _session(name: str, master: str, settings: Mapping[str, str]) -> SparkSessio
     wanted = {**_SETTINGS, **settings}
     for key, value in wanted.items():
         builder = builder.config(key, value)
-    return start_session(builder, wanted)
+    return start_session(builder)
 
 
 @contextmanager
@@ -100,21 +101,24 @@ def _on_loopback() -> Iterator[None]:
             del os.environ[_ADDRESS]
 
 
-def _start_jvm(settings: Mapping[str, str]) -> None:
-    """If settings hold secrets, start the JVM without them and pass them through py4j.
+def prepare_start(builder: SparkSession.Builder) -> None:
+    """Start the driver's JVM, without secrets, and make new executors start warm.
 
-    PySpark puts every setting on the JVM's command line, where anyone on the machine can read them with `ps`.
+    PySpark puts every setting on the JVM's command line, where anyone on the machine can read it with `ps`. Secrets are
+    passed through py4j later.
     """
-    if not any(_SECRET.search(key) for key in settings):
-        return
+    settings = {key: str(value) for key, value in builder._options.items()}
     harmless = [(key, value) for key, value in settings.items() if not _SECRET.search(key)]
     SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(harmless))
+    for key, value in warm_settings(settings).items():
+        builder.config(key, value)
 
 
-def start_session(builder: SparkSession.Builder, settings: Mapping[str, str] | None = None) -> SparkSession:
+def start_session(builder: SparkSession.Builder) -> SparkSession:
     """Start Spark. The usual reasons for a failure are reported in one line."""
     try:
-        _start_jvm(settings or {})
+        if SparkContext._active_spark_context is None:
+            prepare_start(builder)
         return builder.getOrCreate()
     except Exception as error:  # py4j and pyspark raise several types; the cause is in the text
         text = str(error)

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from tidegate.adapters.spark.warmup import REHEARSAL_S, Rehearsals
 from tidegate.adapters.spark.watcher import Watcher
 from tidegate.domain import (
     ActionReceipt,
@@ -48,7 +49,15 @@ class QueriesOnPool(Protocol):
 class ExecutorPoolKeeper:
     """Drives the pool to its target, and keeps requested and registered executors apart."""
 
-    def __init__(self, sc: SparkContext, watcher: Watcher, policy: Policy, may_act: bool) -> None:
+    def __init__(
+        self,
+        sc: SparkContext,
+        watcher: Watcher,
+        policy: Policy,
+        may_act: bool,
+        rehearsals: Rehearsals | None = None,
+    ) -> None:
+        """`rehearsals`: warms new executors before they get tasks."""
         self._sc = sc
         self._watcher = watcher
         self._target: int | None = None
@@ -61,6 +70,7 @@ class ExecutorPoolKeeper:
         self.scalable = not sc._jsc.sc().isLocal()
         self._memory_bytes = memory_bytes(sc)
         self._taken_over = False
+        self._rehearsals = rehearsals
         if may_act and dynamic_allocation(sc) and policy.dynamic_allocation == "refuse":
             raise InvalidInput(
                 "Spark's dynamic allocation controls the executors of this job; disable it "
@@ -76,7 +86,9 @@ class ExecutorPoolKeeper:
     def sample(self, registered: tuple[ExecutorSample, ...]) -> ExecutorPool:
         slots = max((executor.slots for executor in registered), default=1)
         requested = self._target if self._target is not None else len(registered)
-        return ExecutorPool(self.marked(registered), requested, slots, self.scalable, self._memory_bytes)
+        pool = ExecutorPool(self.marked(registered), requested, slots, self.scalable, self._memory_bytes)
+        warm = self._rehearsals is not None and self._rehearsals.work
+        return replace(pool, warmup_s=REHEARSAL_S) if warm else pool
 
     def marked(self, registered: tuple[ExecutorSample, ...]) -> tuple[ExecutorSample, ...]:
         """These executors, with those being retired marked."""
@@ -104,6 +116,8 @@ class ExecutorPoolKeeper:
             return ActionReceipt(action, Outcome.REFUSED, "a local master has only one executor, in the driver")
         news = target != self._target
         if news:
+            if self._rehearsals is not None:
+                self._rehearsals.offer_once(max((each.slots for each in self._watcher.executors()), default=1))
             if not request_executors(self._sc, target):
                 return ActionReceipt(action, Outcome.FAILED, "the cluster manager did not accept the request")
             self._target = target

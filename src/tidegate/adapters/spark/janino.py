@@ -16,12 +16,21 @@ def compiled(gateway: Any, name: str, loader: Any = None) -> Any:
     """
     known = _classes.setdefault(gateway, {})
     if name not in known:
-        compiler = gateway.jvm.org.codehaus.janino.SimpleCompiler()
-        compiler.setParentClassLoader(loader or gateway.jvm.java.lang.Thread.currentThread().getContextClassLoader())
-        compiler.setTargetVersion(8)  # needed to call static methods of interfaces
-        compiler.cook(Path(__file__).with_name(f"{name}.java").read_text())
-        known[name] = compiler.getClassLoader().loadClass(f"tidegate.{name}")
+        known[name] = _cooked(gateway, name, loader).getClassLoader().loadClass(f"tidegate.{name}")
     return known[name]
+
+
+def bytecodes(gateway: Any, name: str) -> dict[str, bytes]:
+    """The compiled class and its inner classes by name, for a jar."""
+    return {str(each): bytes(code) for each, code in _cooked(gateway, name, None).getBytecodes().items()}
+
+
+def _cooked(gateway: Any, name: str, loader: Any) -> Any:
+    compiler = gateway.jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setParentClassLoader(loader or gateway.jvm.java.lang.Thread.currentThread().getContextClassLoader())
+    compiler.setTargetVersion(8)  # needed to call static methods of interfaces
+    compiler.cook(Path(__file__).with_name(f"{name}.java").read_text())
+    return compiler
 
 
 def new_inside(gateway: Any, name: str, *arguments: Any, loader: Any = None) -> Any:

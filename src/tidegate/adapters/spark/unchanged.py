@@ -20,6 +20,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from tidegate.adapters.spark.attach import Gate, attach
+from tidegate.adapters.spark.embedded import prepare_start
 
 logger = logging.getLogger("tidegate")
 
@@ -57,13 +58,14 @@ class Sessions:
         sessions = self
 
         def get_or_create(builder: SparkSession.Builder) -> SparkSession:
-            with sessions._making():
-                if SparkContext._active_spark_context is None:
+            first = SparkContext._active_spark_context is None
+            with sessions._making(), sessions._starting() if first else nullcontext():
+                if first:
                     for key, value in sessions._settings.items():
                         if key not in builder._options:
                             builder.config(key, value)
-                with sessions._starting() if SparkContext._active_spark_context is None else nullcontext():
-                    made = make(builder)
+                    prepare_start(builder)
+                made = make(builder)
             sessions.take(made)
             return made
 

@@ -1,0 +1,112 @@
+"""New executors warm up before they get tasks: `WarmUp.java`, a plugin that rehearses a small task first.
+
+A cold executor makes the batch in which it joins slower, not faster: it loads classes, compiles, and starts Python
+workers while that batch waits for its tasks. The plugin has to be set before Spark starts, so this is done where
+Tidegate starts Spark. The rehearsal is offered when control begins; the first executors start without it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from tidegate.adapters.spark.janino import bytecodes
+
+logger = logging.getLogger("tidegate")
+
+_PLUGIN = "tidegate.WarmUp"
+_PLUGINS, _JARS, _MASTER = "spark.plugins", "spark.jars", "spark.master"
+_ROWS = 256
+REHEARSAL_S = 3.0
+"""How long an executor rehearses after it has registered."""
+
+
+def warm_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """The settings that make new executors warm, combined with the given ones. The driver's JVM must be running.
+
+    Nothing is set for a local master, which starts no executors, and nothing if this Spark is not as expected.
+    """
+    master = settings.get(_MASTER, "")
+    if not master or (master.startswith("local") and not master.startswith("local-cluster")):
+        return {}
+    try:
+        jar = _jar(SparkContext._gateway)
+    except Exception as error:  # py4j, Janino and the file system raise several types; a cold executor works too
+        logger.warning("new executors start cold: %s", next(iter(str(error).splitlines()), type(error).__name__))
+        return {}
+    return {
+        _PLUGINS: ",".join(filter(None, [settings.get(_PLUGINS), _PLUGIN])),
+        _JARS: ",".join(filter(None, [settings.get(_JARS), str(jar)])),
+    }
+
+
+class Rehearsals:
+    """The rehearsals of new executors, if Spark was started with the plugin."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._offered = False
+        self._work = False
+
+    def offer_once(self, slots: int) -> None:
+        """From now on, new executors rehearse on all slots before they get tasks."""
+        if not self._offered:
+            self._offered = True
+            try:
+                self._work = offer_rehearsal(self._spark, slots)
+            except Exception as error:  # py4j and pyspark raise several types
+                logger.warning(
+                    "new executors start cold: %s", next(iter(str(error).splitlines()), type(error).__name__)
+                )
+
+    @property
+    def work(self) -> bool:
+        """Has a rehearsal been offered, and has none failed?"""
+        if self._work and (trouble := str(_java(self._spark).trouble())):
+            self._work = False
+            logger.warning("new executors start cold: %s", trouble)
+        return self._work
+
+
+def offer_rehearsal(spark: SparkSession, slots: int) -> bool:
+    """From now on, new executors rehearse before they get tasks. False if Spark was started without the plugin."""
+    if _PLUGIN not in (spark.sparkContext.getConf().get(_PLUGINS) or "").split(","):
+        return False
+    session = spark.newSession()
+    session.conf.set("spark.sql.adaptive.enabled", "false")  # its plans run jobs when they are asked for their RDD
+    rows = session.range(0, _ROWS, 1, 1)
+    text = F.udf(str.upper, "string")(F.col("id").cast("string"))
+    counted = rows.groupBy((F.col("id") % 8).alias("key"), text.alias("text")).count()
+    _java(spark).offer(counted._jdf.queryExecution().toRdd(), slots)
+    return True
+
+
+def _java(spark: SparkSession) -> Any:
+    context: Any = spark.sparkContext
+    return context._jvm.tidegate.WarmUp
+
+
+@cache
+def _jar(gateway: Any) -> Path:
+    """The plugin's classes as a file for the executors. The driver's class loader knows it from now on."""
+    folder = Path(tempfile.mkdtemp(prefix="tidegate-warm-up-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    jar = folder / "tidegate-warm-up.jar"
+    with zipfile.ZipFile(jar, "w") as archive:
+        for name, code in bytecodes(gateway, "WarmUp").items():
+            archive.writestr(f"{name.replace('.', '/')}.class", code)
+    gateway.jvm.java.lang.Thread.currentThread().getContextClassLoader().addURL(
+        gateway.jvm.java.io.File(str(jar)).toURI().toURL()
+    )
+    return jar

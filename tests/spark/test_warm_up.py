@@ -1,0 +1,76 @@
+"""New executors rehearse before they get tasks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from tidegate.adapters.spark.executors import settle_executors
+from tidegate.adapters.spark.warmup import Rehearsals, _java, warm_settings
+from tidegate.adapters.spark.watcher import Watcher
+
+MASTER = {"spark.master": "local-cluster[1,1,512]"}
+
+
+@pytest.fixture(autouse=True)
+def _one_executor(spark: SparkSession) -> Iterator[None]:
+    settle_executors(spark, 1)
+    yield
+    settle_executors(spark, 1)
+
+
+def registered(spark: SparkSession) -> set[str]:
+    return {executor.id for executor in Watcher(spark).executors()}
+
+
+def another(spark: SparkSession) -> str:
+    before = registered(spark)
+    settle_executors(spark, 2)
+    return (registered(spark) - before).pop()
+
+
+def wait_for(condition: Callable[[], object], limit_s: float = 60.0) -> None:
+    deadline_s = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline_s, "waited in vain"
+        time.sleep(0.1)
+
+
+def test_a_new_executor_rehearses_before_it_gets_tasks(spark: SparkSession) -> None:
+    rehearsals = Rehearsals(spark)
+    rehearsals.offer_once(slots=2)
+    new = another(spark)
+    wait_for(lambda: _java(spark).rehearsed(new) is not None)
+    assert _java(spark).rehearsed(new) == ""
+    assert rehearsals.work
+    assert (
+        spark.range(0, 100, 1, 8).select(F.udf(str.upper, "string")(F.col("id").cast("string"))).distinct().count()
+        == 100
+    )
+
+
+def test_an_executor_whose_rehearsal_fails_starts_cold(spark: SparkSession, caplog: pytest.LogCaptureFixture) -> None:
+    rehearsals = Rehearsals(spark)
+    rehearsals.offer_once(slots=1)
+    impossible = spark.range(0, 1, 1, 1).select(F.raise_error(F.lit("no rehearsal today")))
+    _java(spark).offer(impossible._jdf.queryExecution().toRdd(), 1)
+    new = another(spark)
+    wait_for(lambda: _java(spark).rehearsed(new) is not None)
+    assert "no rehearsal today" in _java(spark).rehearsed(new)
+    assert not rehearsals.work
+    assert "new executors start cold" in caplog.text
+    assert spark.range(0, 100, 1, 8).count() == 100
+
+
+def test_plugins_and_jars_of_the_user_are_kept(spark: SparkSession) -> None:
+    settings = warm_settings({**MASTER, "spark.plugins": "their.Plugin", "spark.jars": "their.jar"})
+    assert settings["spark.plugins"] == "their.Plugin,tidegate.WarmUp"
+    assert settings["spark.jars"].startswith("their.jar,")
+
+
+def test_a_local_master_has_nothing_to_warm(spark: SparkSession) -> None:
+    assert warm_settings({"spark.master": "local[2]"}) == {}
