@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -64,6 +66,13 @@ def test_an_executor_whose_rehearsal_fails_starts_cold(spark: SparkSession, capl
     assert not rehearsals.work
     assert "new executors start cold" in caplog.text
     assert spark.range(0, 100, 1, 8).count() == 100
+
+
+def test_executors_map_the_class_archive(spark: SparkSession) -> None:
+    executors = "CoarseGrainedExecutorBackend.*" + str(spark.sparkContext.applicationId)
+    found = subprocess.run(["pgrep", "-f", executors], capture_output=True, text=True, check=True).stdout.split()
+    maps = [Path(f"/proc/{one}/maps").read_text() for one in found]
+    assert any("executor.jsa" in one for one in maps)
 
 
 def test_plugins_and_jars_of_the_user_are_kept(spark: SparkSession) -> None:

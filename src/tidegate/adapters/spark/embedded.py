@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from tidegate.adapters.spark.classarchive import archive_option
 from tidegate.adapters.spark.executors import request_executors
-from tidegate.adapters.spark.java import require_java
+from tidegate.adapters.spark.java import java_version, require_java
 from tidegate.adapters.spark.warmup import warm_settings
 from tidegate.domain import EnvironmentUnfit
 
@@ -20,12 +21,12 @@ ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvi
 # The first-tier compiler and the serial collector cut the CPU use of small batches by a third. The deep plans of
 # streaming queries then need a larger stack. Every batch compiles new classes: the first tier's default code cache
 # (48 MB) is full after some minutes with several queries, and the compiler then stops for good.
-_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -Xss4m"
+JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -Xss4m"
 _SECRET = re.compile(r"(?i)secret|password|token|access[.]?key")
 """Spark's own pattern (`spark.redaction.regex`)."""
 _ADDRESS = "SPARK_LOCAL_IP"
 _SETTINGS = {
-    "spark.driver.extraJavaOptions": _JAVA,
+    "spark.driver.extraJavaOptions": JAVA,
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
@@ -58,11 +59,12 @@ def embedded_session(
 
 def embedded_settings(most_executors: int, slots: int, memory_mb: int = 1024) -> dict[str, str]:
     """The settings of an embedded cluster, including its master."""
+    archive = archive_option(java_version(), JAVA)
     return {
         **_SETTINGS,
         "spark.master": f"local-cluster[{most_executors},{slots},{memory_mb}]",
         "spark.executor.memory": f"{memory_mb}m",
-        "spark.executor.extraJavaOptions": _JAVA,
+        "spark.executor.extraJavaOptions": f"{JAVA} {archive}".strip(),
     }
 
 

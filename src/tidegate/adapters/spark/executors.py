@@ -87,8 +87,10 @@ class ExecutorPoolKeeper:
         slots = max((executor.slots for executor in registered), default=1)
         requested = self._target if self._target is not None else len(registered)
         pool = ExecutorPool(self.marked(registered), requested, slots, self.scalable, self._memory_bytes)
-        warm = self._rehearsals is not None and self._rehearsals.work
-        return replace(pool, warmup_s=REHEARSAL_S) if warm else pool
+        if self._rehearsals is None:
+            return pool
+        self._rehearsals.offer_once(slots)
+        return replace(pool, warmup_s=REHEARSAL_S) if self._rehearsals.work else pool
 
     def marked(self, registered: tuple[ExecutorSample, ...]) -> tuple[ExecutorSample, ...]:
         """These executors, with those being retired marked."""
@@ -116,8 +118,6 @@ class ExecutorPoolKeeper:
             return ActionReceipt(action, Outcome.REFUSED, "a local master has only one executor, in the driver")
         news = target != self._target
         if news:
-            if self._rehearsals is not None:
-                self._rehearsals.offer_once(max((each.slots for each in self._watcher.executors()), default=1))
             if not request_executors(self._sc, target):
                 return ActionReceipt(action, Outcome.FAILED, "the cluster manager did not accept the request")
             self._target = target

@@ -19,20 +19,25 @@ _HOW = (
 
 def require_java() -> int:
     """The major version of the Java that Spark will use. Raises if there is none or it is too old."""
+    shown = java_version()
+    version = java_major(shown)
+    if version is None or version < _LEAST:
+        found = shown.splitlines()[0] if shown else "of an unknown version"
+        raise EnvironmentUnfit(f"Spark needs Java {_LEAST} or newer: {found}; {_HOW}")
+    return version
+
+
+def java_version() -> str:
+    """What the Java that Spark will use says of its version."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if java is None or (home and not Path(java).exists()):
         where = f"JAVA_HOME is {home}, which has no bin/java" if home else "no java on the PATH"
         raise EnvironmentUnfit(f"Spark needs Java {_LEAST} or newer: {where}; {_HOW}")
     try:
-        shown = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=True).stderr
+        return subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=True).stderr
     except (OSError, subprocess.SubprocessError) as error:
         raise EnvironmentUnfit(f"Spark needs Java {_LEAST} or newer: {java} does not run ({error}); {_HOW}") from None
-    version = java_major(shown)
-    if version is None or version < _LEAST:
-        found = shown.splitlines()[0] if shown else "of an unknown version"
-        raise EnvironmentUnfit(f"Spark needs Java {_LEAST} or newer: {java} is {found}; {_HOW}")
-    return version
 
 
 def java_major(shown: str) -> int | None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark import SparkContext
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidegate.adapters.spark.janino import bytecodes
@@ -83,13 +83,17 @@ def offer_rehearsal(spark: SparkSession, slots: int) -> bool:
     """From now on, new executors rehearse before they get tasks. False if Spark was started without the plugin."""
     if _PLUGIN not in (spark.sparkContext.getConf().get(_PLUGINS) or "").split(","):
         return False
+    _java(spark).offer(rehearsal(spark)._jdf.queryExecution().toRdd(), slots)
+    return True
+
+
+def rehearsal(spark: SparkSession) -> DataFrame:
+    """A small query with what most jobs use: generated code, a Python function, an aggregate."""
     session = spark.newSession()
     session.conf.set("spark.sql.adaptive.enabled", "false")  # its plans run jobs when they are asked for their RDD
     rows = session.range(0, _ROWS, 1, 1)
     text = F.udf(str.upper, "string")(F.col("id").cast("string"))
-    counted = rows.groupBy((F.col("id") % 8).alias("key"), text.alias("text")).count()
-    _java(spark).offer(counted._jdf.queryExecution().toRdd(), slots)
-    return True
+    return rows.groupBy((F.col("id") % 8).alias("key"), text.alias("text")).count()
 
 
 def _java(spark: SparkSession) -> Any:
