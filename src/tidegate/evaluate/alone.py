@@ -169,18 +169,18 @@ def _fit(table: Table, row: int, size: float, busy: float, overhead: float, sinc
 def _learn_arrivals(table: Table, row: int, time_s: float, arrived: float) -> None:
     last_s, last, fast, slow, counted_s, noise, rising_s, steepest = table.cells("arrived_s", "steepest", row)
     if isnan(last_s) or arrived < last:
-        table.put("arrived_s", "steepest", row, (time_s, arrived, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0))
+        table.put("arrived_s", "arrived", row, (time_s, arrived))
         return
     if not time_s > last_s:
         return
     span_s = time_s - last_s
     rate = (arrived - last) / span_s
-    off = rate - (fast + workload.FAST_S * workload.PER_GAIN * (fast - slow))
+    off = rate - (fast + workload.FAST_S * workload.PER_GAIN * (fast - slow)) if counted_s else 0.0
     counted_s += span_s
     least = span_s / max(counted_s, span_s)
     fast += max(1 - float(np.exp(-span_s / workload.FAST_S)), least) * (rate - fast)
     slow += max(1 - float(np.exp(-span_s / workload.SLOW_S)), least) * (rate - slow)
-    noise += (1 - float(np.exp(-span_s / (4 * workload.SLOW_S)))) * (off * off * span_s - noise)
+    noise += max(1 - float(np.exp(-span_s / (4 * workload.SLOW_S))), least) * (off * off * span_s - noise)
     gain = fast - slow
     significant = gain > workload.SIGNIFICANT * sqrt(noise * workload.GAIN_VARIANCE)
     rising = significant and gain >= workload.STEADY * steepest

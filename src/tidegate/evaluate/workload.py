@@ -270,37 +270,38 @@ def _fit(table: Table, rows: Ints, batches: Batches, timed: Flags, since_s: Floa
 
 
 def _learn_arrivals(table: Table, rows: Ints, time_s: Floats, arrived: Floats) -> None:
-    """Two running rates from counts, and how long they have been rising. A restarted source counts from zero again."""
+    """Two running rates from counts, and how long they have been rising.
+
+    A restarted source counts from zero again. Its load is what it was, so only the count begins anew.
+    """
     if not len(rows):
         return
     span = table.span("arrived_s", "steepest")
     block = table.gather(span, rows)
-    new = np.isnan(block[0]) | (arrived < block[1])
-    later = new | (time_s > block[0])
+    anew = np.isnan(block[0]) | (arrived < block[1])
+    if anew.any():
+        table.scatter(table.span("arrived_s", "arrived"), rows[anew], np.stack((time_s[anew], arrived[anew])))
+    later = ~anew & (time_s > block[0])
     if not later.all():
-        rows, time_s, arrived, new = rows[later], time_s[later], arrived[later], new[later]
+        rows, time_s, arrived = rows[later], time_s[later], arrived[later]
         block = block[:, later]
-    some_new = bool(new.any())
     last_s, last, fast, slow, counted_s, noise, rising_s, steepest = block
     span_s, more = time_s - last_s, arrived - last
-    if some_new:
-        span_s, more = np.where(new, 1.0, span_s), np.where(new, 0.0, more)
     rate = more / span_s
-    off = rate - (fast + FAST_S * PER_GAIN * (fast - slow))  # from the line through both, so that a rise is no noise
+    # From the line through both, so that a rise is no noise. The first rate deviates from nothing.
+    off = np.where(counted_s > 0, rate - (fast + FAST_S * PER_GAIN * (fast - slow)), 0.0)
     block[0], block[1] = time_s, arrived
     counted_s += span_s
     # Until a time constant has passed, every second has the same weight.
     least = span_s / np.maximum(counted_s, span_s)
     means = block[2:4]
     means += np.maximum(1 - np.exp(-span_s / _CONSTANTS_S), least) * (rate - means)
-    pace = 1 - np.exp(-span_s / (4 * SLOW_S))
+    pace = np.maximum(1 - np.exp(-span_s / (4 * SLOW_S)), least)
     noise += pace * (off * off * span_s - noise)
     gain = fast - slow
     rising = (gain > SIGNIFICANT * np.sqrt(noise * GAIN_VARIANCE)) & (gain >= STEADY * steepest)
     rising_s[:] = np.where(rising, rising_s + span_s, 0.0)
     steepest[:] = np.where(rising, np.maximum(steepest, gain), 0.0)
-    if some_new:
-        block[2:, new] = 0.0
     table.scatter(span, rows, block)
 
 

@@ -9,6 +9,7 @@ default. Batches that ran while new executors were cold are left out.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 from statistics import median
 
 import numpy as np
@@ -18,7 +19,7 @@ from tidegate.adapters.sim.poolspec import PoolApplicationSpec, PoolOperatorSpec
 from tidegate.adapters.sim.scenario import Scenario
 from tidegate.domain import BatchSample, InvalidInput
 from tidegate.load import Steps
-from tidegate.twin.recordedrun import RecordedQuery, Recording
+from tidegate.twin.recordedrun import Floats, RecordedQuery, Recording
 
 _LOAD_STEP_S = 2.0
 _LEAST_BATCHES = 5
@@ -27,12 +28,12 @@ _COLD_FOR_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class OperatorFit:
-    """The cost of an operator, and how much single batches deviate from it."""
+    """The cost of an operator."""
 
     cost_s_per_row: float
     task_overhead_s: float
-    spread: float
-    """Standard deviation of the logarithm of measured ÷ fitted."""
+    fitted_s: Floats
+    """Busy time of each batch according to these costs."""
 
 
 def fit_operator(rows: list[float], busy_s: list[float], tasks: int) -> OperatorFit:
@@ -42,15 +43,31 @@ def fit_operator(rows: list[float], busy_s: list[float], tasks: int) -> Operator
     (0.005, 0.01)
     """
     amount, measured = np.array(rows), np.array(busy_s)
-    per_row, fixed = 0.0, 0.0
+    per_row, fixed = float(measured.sum() / max(1.0, amount.sum())), 0.0
     if len(amount) > 2 and amount.std() > 0.02 * amount.mean():
-        per_row, fixed = (float(value) for value in np.polyfit(amount, measured, 1))
-    if per_row <= 0 or fixed < 0:
-        per_row, fixed = float(measured.sum() / max(1.0, amount.sum())), 0.0
-    fitted = np.maximum(1e-9, per_row * amount + fixed)
-    usable = measured > 0
-    spread = float(np.std(np.log(measured[usable] / fitted[usable]))) if usable.sum() > 2 else 0.0
-    return OperatorFit(per_row, fixed / tasks, spread)
+        slope, level = (float(value) for value in np.polyfit(amount, measured, 1))
+        if slope <= 0:
+            per_row, fixed = 0.0, float(np.median(measured))  # its rows cost nothing beside its tasks
+        elif level > 0:
+            per_row, fixed = slope, level
+    return OperatorFit(per_row, fixed / tasks, per_row * amount + fixed)
+
+
+def spread(measured_s: Floats, fitted_s: Floats) -> float:
+    """Standard deviation of the logarithm of measured ÷ fitted busy time of batches, weighted by it.
+
+    The jitter of short batches is large in proportion, but nobody waits for it.
+
+    >>> round(spread(np.array([0.2, 9.9, 10.1]), np.array([0.1, 10.0, 10.0])), 2)
+    0.07
+    """
+    usable = (measured_s > 0) & (fitted_s > 0)
+    measured_s, fitted_s = measured_s[usable], fitted_s[usable]
+    if len(measured_s) < 3:
+        return 0.0
+    off = np.log(measured_s / fitted_s)
+    mean = np.average(off, weights=measured_s)
+    return float(np.sqrt(np.average((off - mean) ** 2, weights=measured_s)))
 
 
 def calibrate(recording: Recording) -> Scenario:
@@ -103,7 +120,7 @@ def _query(query: RecordedQuery, recording: Recording) -> tuple[PoolApplicationS
         )
     shape = tuple(operator.name for operator in warm[-1].operators)
     alike = [batch for batch in warm if tuple(operator.name for operator in batch.operators) == shape]
-    operators, spreads = [], []
+    operators, fitted_s = [], np.zeros(len(alike))
     for place, operator in enumerate(alike[-1].operators):
         seen = [batch.operators[place] for batch in alike]
         rows = [float(batch.rows) for batch in alike]  # each operator counts rows in its own way
@@ -116,17 +133,18 @@ def _query(query: RecordedQuery, recording: Recording) -> tuple[PoolApplicationS
                 parallelism=operator.parallelism,
             )
         )
-        spreads.append(fit.spread)
+        fitted_s += fit.fitted_s
     cold = [_longer(batch, alike) for batch in query.batches if batch.warming]
     spec = PoolApplicationSpec(
         name=query.name,
         load=Steps(rates=_rates(query, recording), step_s=_LOAD_STEP_S),
         operators=tuple(operators),
         interval_s=query.interval_s,
-        overhead_s=median(batch.overhead_s or 0.0 for batch in alike),
+        overhead_s=max(0.0, median(_beside_tasks_s(batch, recording) for batch in alike)),
         cold_s=max(0.0, median(cold)) if cold else 2.0,
     )
-    return spec, median(spreads)
+    measured_s = np.array([sum(one.busy_s for one in batch.operators) for batch in alike])
+    return spec, spread(measured_s, fitted_s)
 
 
 def _rates(query: RecordedQuery, recording: Recording) -> tuple[float, ...]:
@@ -138,6 +156,18 @@ def _beside_new_executors(batch: BatchSample, recording: Recording) -> bool:
     sizes = zip(recording.registered[1:], recording.registered, strict=False)
     grown = [time_s for (time_s, count), (_, before) in sizes if count > before]
     return any(batch.committed_s > time_s - 1 and batch.started_s < time_s + _COLD_FOR_S for time_s in grown)
+
+
+def _beside_tasks_s(batch: BatchSample, recording: Recording) -> float:
+    """How much longer the batch took than the waves of its tasks: planning, commits, and the gaps between stages.
+
+    Beside other queries tasks also wait for slots. Then only what Spark reports as spent outside of the tasks counts.
+    """
+    if len(recording.queries) > 1:
+        return batch.overhead_s or 0.0
+    slots = recording.slots_at(batch.started_s)
+    waves_s = [one.busy_s / one.parallelism * ceil(one.parallelism / slots) for one in batch.operators]
+    return batch.duration_s - sum(waves_s)
 
 
 def _longer(batch: BatchSample, usual: list[BatchSample]) -> float:

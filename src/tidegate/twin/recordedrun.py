@@ -73,6 +73,11 @@ class Recording:
         edges = [*(time_s for time_s, _ in self.registered), self.end_s]
         return sum(count * (edges[at + 1] - edges[at]) for at, (_, count) in enumerate(self.registered))
 
+    def slots_at(self, time_s: float) -> int:
+        """Slots of the executors registered at this time."""
+        before = [count for at_s, count in self.registered if at_s <= time_s]
+        return max(1, (before or [self.registered[0][1]])[-1]) * self.slots_per_executor
+
     def outcome(self, name: str, objective_s: float) -> dict[str, float]:
         """Return the measured share over the objective, executor-seconds and p99. Batches without latencies are left
         out."""
