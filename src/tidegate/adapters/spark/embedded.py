@@ -110,6 +110,8 @@ def prepare_start(builder: SparkSession.Builder) -> None:
     passed through py4j later.
     """
     settings = {key: str(value) for key, value in builder._options.items()}
+    if "spark.remote" in settings or "SPARK_REMOTE" in os.environ:
+        return  # Spark Connect: the driver is in another process
     harmless = [(key, value) for key, value in settings.items() if not _SECRET.search(key)]
     SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(harmless))
     for key, value in warm_settings(settings).items():
