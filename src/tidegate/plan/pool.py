@@ -191,12 +191,13 @@ class PoolSize(Proposer):
     def _watch_s(self, now: int, size: int) -> float:
         """How long a smaller size must have been enough: longer if it saves less, so that all waits cost the same.
 
-        Half of the pool is given up after three start-ups; one executor of eight is watched four times as long. A size
-        that has repeatedly been too small is within the noise, so it is watched longer each time. If the pool has
-        changed often, small steps wait until they add up to a large one.
+        Half of the pool is given up after three start-ups; one executor of eight is watched four times as long. Where
+        executors register at once, their warm-up decides, because that is what a wrong shrink costs. A size that has
+        repeatedly been too small is within the noise, so it is watched longer each time. If the pool has changed often,
+        small steps wait until they add up to a large one.
         """
         memory, saved = self.memory, (now - size) / now
-        base_s = max(_LEAST_WATCH_S, 3.0 * (memory.startup_s + self._warmup_s))
+        base_s = max(_LEAST_WATCH_S, 4.5 * self._warmup_s, 3.0 * (memory.startup_s + self._warmup_s))
         restless = max(1.0, len(memory.changed) / USUAL_CHANGES) if saved < _LARGE_STEP else 1.0
         return min(base_s * max(1.0, 0.5 / saved) * restless * max(1, memory.watched.returns(size)), _MOST_WATCH_S)
 
