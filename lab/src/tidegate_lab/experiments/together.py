@@ -130,21 +130,16 @@ def setting_of(run: str, scenario: Scenario) -> Setting:
     return Setting(least, proposers=(*(name for name in SINGLE if name != left_out), *OTHERS))
 
 
-def smallest_fixed(world: World, scenario: Scenario, begin_at: int = 1) -> Played:
+def smallest_fixed(world: World, scenario: Scenario) -> Played:
     """Find the smallest fixed pool that meets the objectives with parallelism set by hand, or the largest if none
-    does."""
+    does. A larger pool is never slower, so the range is halved with every run."""
     least, most = scenario.executors
-    size = min(max(begin_at, least), most)
-    found = world.play(scenario, Setting(size, by_hand=True))
-    if not found.holds:
-        return found if size == most else smallest_fixed(world, scenario, size + 1)
-    while size > least:
-        size -= 1
-        smaller = world.play(scenario, Setting(size, by_hand=True))
-        if not smaller.holds:
-            break
-        found = smaller
-    return found
+    played: dict[int, Played] = {}
+    while least < most:
+        size = (least + most) // 2
+        played[size] = world.play(scenario, Setting(size, by_hand=True))
+        least, most = (least, size) if played[size].holds else (size + 1, most)
+    return played[least] if least in played else world.play(scenario, Setting(least, by_hand=True))
 
 
 def run(world: World, scenario: Scenario, told: Told, names: tuple[str, ...] = RUNS) -> dict[str, Any]:
