@@ -15,6 +15,7 @@ from tidegate.evaluate.evaluation import ApplicationEvaluation, Evaluation
 from tidegate.evaluate.evaluator import Evaluator
 from tidegate.plan.arbiter import Arbiter
 from tidegate.plan.guards import Guard, GuardContext, WatchfulGuard, all_guards, guard, remember, watch
+from tidegate.plan.mainreason import main_first
 from tidegate.plan.memorypressure import MemoryWatch
 from tidegate.plan.planner import Plan, Planner, Proposer
 from tidegate.plan.tuning import Tuning
@@ -73,7 +74,7 @@ class Controller:
         context = self._context = self._guard_context(evaluation, plan)
         # A plugged-in planner decides for itself: it is compared with Tidegate, not corrected.
         actions, held = guard(plan.proposals, context, self._guards) if self._arbiter else (_actions(plan), ())
-        reasons = tuple(dict.fromkeys(plan.reasons + tuple(proposal.reason for proposal in plan.proposals)))
+        reasons = main_first(plan, actions, held)
         self._tuning.watch(evaluation, actions, held)
         self._memory.watch(evaluation)
         return Decision(

@@ -82,7 +82,7 @@ class Arbiter:
             needed |= plan.needed_slots
         return Plan(
             proposals=proposals,
-            reasons=tuple([reason for plan in plans for reason in plan.reasons]) + settled + too_dear + put_off,
+            reasons=self._reasons(plans) + settled + too_dear + put_off,
             needed_slots=needed,
             predictions=predictions,
             rolled_out=sum([plan.rolled_out for plan in plans]),
@@ -92,6 +92,11 @@ class Arbiter:
     def learn(self, decision: Decision, receipt: Receipt) -> None:
         for proposer in self.proposers:
             proposer.learn(decision, receipt)
+
+    def _reasons(self, plans: list[Plan]) -> tuple[Reason, ...]:
+        """The pool's reason first: it tells whether the load fits, which is what a reader of a quiet hour asks."""
+        ordered = sorted(zip(self.proposers, plans, strict=True), key=lambda pair: pair[0] is not self._pool)
+        return tuple([reason for _, plan in ordered for reason in plan.reasons])
 
     def _put_off(
         self, proposals: tuple[Proposal, ...], evaluation: Evaluation, names: set[str]

@@ -155,6 +155,14 @@ class LongRun:
             needed = max(needed, slots_for_rate(rate, cost, bounded_s, utilisation=1.0))
         return needed / _MARGIN
 
+    def account(self, needed: float) -> str:
+        """The slots that are needed, as a sum: what the rows keep busy, and the room for everything else."""
+        rate, row_s = self.workload.expected_rows_per_s, self.workload.cost.row_s
+        rows, total = round(rate * row_s, 1), round(needed, 1)
+        text = f"{total:.1f} slots to meet {self.objective.latency_s:g} s ({_load(self)} = {rows:.1f}"
+        room = f", plus {total - rows:.1f} so that batches end in time" if total > rows else ""
+        return f"{text}{room})"
+
     def least_latency_s(self) -> float | None:
         """The smallest feasible objective, rounded up, or None if the load always exceeds the slots."""
         latency_s = _least(lambda latency_s: self.needed(latency_s) <= self.slots, _LONGEST_LATENCY_S)
@@ -214,8 +222,7 @@ def _add(outlook: LongRun, needed: float, pool: ExecutorPool) -> Advice | None:
     own = slots_in_waves(needed, tasks) if tasks is not None and widened is None else needed
     executors = ceil((own + outlook.others) / pool.slots_per_executor - _SLACK)
     hosts = ceil(executors / per_host) if (per_host := executors_per_host(pool)) else None
-    text = f"{outlook.name}: {_load(outlook)} need {needed:.1f} slots to meet {outlook.objective.latency_s:g} s"
-    text += f": use {executors} executors"
+    text = f"{outlook.name} needs {outlook.account(needed)}: use {executors} executors"
     text += f" on {hosts} host{'s' if hosts != 1 else ''}" if hosts is not None else ""
     text += f", and {widened} tasks in the busiest operator instead of {tasks}" if widened is not None else ""
     if widened is not None and tasks == outlook.partitions:
@@ -227,7 +234,7 @@ def _relax(outlook: LongRun) -> Advice | None:
     latency_s = outlook.least_latency_s()
     if latency_s is None:
         return None
-    text = f"{outlook.name}: {outlook.slots:.1f} slots can meet {latency_s:g} s at {_load(outlook)}"
+    text = f"{outlook.name}: {outlook.slots:.1f} slots can meet {latency_s:g} s for {_load(outlook)}"
     text += f", but not {outlook.objective.latency_s:g} s"
     return Advice(outlook.name, Reason("relax-objective", text), latency_s=latency_s)
 
@@ -285,7 +292,7 @@ def _least(holds: Callable[[float], bool], most: float) -> float:
 
 def _load(outlook: LongRun) -> str:
     workload = outlook.workload
-    return f"{workload.expected_rows_per_s:.0f} rows/s × {workload.cost.row_s * 1e3:.2f} ms"
+    return f"{workload.expected_rows_per_s:.0f} rows/s at {workload.cost.row_s * 1e3:.2f} ms"
 
 
 def _round_up(value: float) -> float:

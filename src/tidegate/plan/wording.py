@@ -18,14 +18,29 @@ def account_of(
     worst = max(usable, key=lambda seen: float(outcomes.late_share[seen.name][at]))
     workload = worst.workload
     assert workload is not None
+    there = now * slots_per_executor
     text = (
-        f"{worst.name}: {workload.expected_rows_per_s:.0f} rows/s at {1e3 * workload.cost.row_s:.2f} ms keep "
-        f"{busy_slots(worst):.1f} of {now * slots_per_executor} slots busy, {workload.pending_rows:.0f} rows wait; "
+        f"{worst.name} needs {slots_account(workload.expected_rows_per_s, workload.cost.row_s, busy_slots(worst))} "
+        f"and has {there}; {workload.pending_rows:.0f} rows wait; "
         f"{share(outcomes.late_share[worst.name][at])} of the rows would exceed {worst.objective.latency_s:g} s"
     )
     if wanted != now:
         text += f" with {executors(now)}, {share(outcomes.late_share[worst.name][then])} with {wanted}"
     return text
+
+
+def slots_account(rows_per_s: float, row_s: float, busy: float) -> str:
+    """The slots that rows and batches keep busy, as a sum whose parts add up as printed.
+
+    >>> slots_account(60, 0.01046, busy=1.36)
+    '1.4 slots (60 rows/s at 10.46 ms = 0.6, plus 0.8 for the fixed cost of batches)'
+    >>> slots_account(667, 0.00264, busy=1.8)
+    '1.8 slots (667 rows/s at 2.64 ms)'
+    """
+    total, rows = round(busy, 1), round(rows_per_s * row_s, 1)
+    work = f"{rows_per_s:.0f} rows/s at {1e3 * row_s:.2f} ms"
+    fixed = f" = {rows:.1f}, plus {total - rows:.1f} for the fixed cost of batches" if total > rows else ""
+    return f"{total:.1f} slots ({work}{fixed})"
 
 
 def long_batch(usable: list[ApplicationEvaluation], now_s: float) -> str:

@@ -53,12 +53,13 @@ class SparkWorld:
         )
         try:
             settle_executors(spark, setting.executors)
-            policy = scenario.policy(journal={"path": str(store)})
             mode = Mode.OFF if setting.proposers == () else Mode.APPLY
+            policy = scenario.policy(mode=mode, journal={"path": str(store)})
             with (
                 tempfile.TemporaryDirectory(prefix="tidegate-") as checkpoints,
-                attach(spark, policy, mode=Mode.OFF, proposers=setting.proposers or None) as gate,
+                attach(spark, policy, proposers=setting.proposers or None) as gate,
             ):
+                gate.runner.mode = Mode.OFF  # until the load begins; queries have their classes' pools from the start
                 warm_up(gate, WordCount(Constant(rate=50), lookup_s=0.0, count_tasks=_COUNT_TASKS).build)
                 start_s = time.time() + _START_S
                 for job in scenario.jobs:
@@ -126,7 +127,11 @@ def _played(
         violation_rate=late,
         p99_s=p99_s,
         executor_seconds=round(
-            sum(before.pool.registered * (after.time_s - before.time_s) for before, after in pairwise(seen)), 1
+            sum(
+                max(before.pool.registered, before.pool.requested) * (after.time_s - before.time_s)
+                for before, after in pairwise(seen)
+            ),
+            1,
         ),
         reconfigurations=resized + len(restarts),
         pause_s=round(sum(report.pause_s or 0.0 for report in restarts), 1),

@@ -178,8 +178,12 @@ def _account(members: Members, grant: CpuGrants, granted: Floats, slots: int) ->
     weight = np.zeros(count)
     weight[group] = members.weight
     parts = [
-        f"{members.groups[number]} needs {needs[number]:.2f}, {waits[number]:.0f} rows behind → {gets[number]:.2f}"
+        f"{members.groups[number]} needs {needs[number]:.2f} slots{_behind(waits[number])} and gets {gets[number]:.2f}"
         for number in np.argsort(-weight, kind="stable").tolist()
         if weight[number] > 0
     ]
-    return "; ".join(parts) + f" of {slots} slots"
+    return "; ".join(parts) + f"; {slots} slots in all"
+
+
+def _behind(rows: float) -> str:
+    return f" ({rows:.0f} rows behind)" if rows >= 1 else ""
