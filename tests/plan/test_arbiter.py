@@ -28,9 +28,11 @@ from tidegate.domain import (
 from tidegate.domain.codec import to_tree
 from tidegate.domain.policy import Policy
 from tidegate.evaluate.evaluation import Evaluation
+from tidegate.plan import arbiter
 from tidegate.plan.arbiter import BUILT_IN, Arbiter, knob_of, proposers_named
 from tidegate.plan.hindsight import Hindsight, Need
 from tidegate.plan.operators import Operators
+from tidegate.plan.outcomes import Outcomes
 from tidegate.plan.planner import Plan, Proposer
 from tidegate.plan.pool import PoolMemory, PoolSize
 from tidegate.plan.statemoves import StateMoves
@@ -194,6 +196,29 @@ def test_a_shrink_is_not_put_off() -> None:
     large = replace(seen, pool=replace(seen.pool, requested=4))
     shrink = Fixed(ScaleExecutors(2), predictions=(Prediction("words", 60.0, 1.0, 0.0, 2),))
     assert [one.action for one in Arbiter({}, [shrink]).plan(large).proposals] == [ScaleExecutors(2)]
+
+
+@pytest.mark.parametrize(("late_with_six", "asked"), [(0.0, {"orders"}), (0.4, {"orders", "reports"})])
+def test_only_those_that_a_growth_helps_are_asked_whether_it_can_wait(
+    late_with_six: float, asked: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that are old whatever the size do not make a growth urgent that is meant for somebody else."""
+    late = {"orders": [0.4, late_with_six], "reports": [0.3, 0.3]}
+    outcomes = Outcomes([1, 6], [9.0, 1.0], late, {}, 60.0)
+    seen: list[set[str]] = []
+
+    def spy(growth: Proposal, evaluation: Evaluation, names: set[str], *rest: Any, **more: Any) -> Any:
+        seen.append(names)
+        return growth, growth.reason
+
+    monkeypatch.setattr(arbiter, "what_cannot_wait", spy)
+    predictions = tuple(Prediction(name, 60.0, 1.0, 0.0, 6) for name in late)
+    quiet = PoolSize()
+    monkeypatch.setattr(quiet, "propose", lambda _: Plan())
+    asking = Arbiter({}, [Fixed(ScaleExecutors(6), predictions=predictions), quiet])
+    quiet.memory.outcomes = outcomes
+    asking.plan(last())
+    assert seen == [asked]
 
 
 def test_growth_into_the_bounds_does_not_wait() -> None:

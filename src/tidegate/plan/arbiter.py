@@ -116,7 +116,9 @@ class Arbiter:
             if not isinstance(action, ScaleExecutors) or action.target <= max(evaluation.pool.requested, least):
                 kept.append(proposal)
                 continue
-            now, reason = what_cannot_wait(proposal, evaluation, names, pool.startup_s, in_parts=calm, least=least)
+            helped = pool.outcomes.helped_by(evaluation.pool.requested, action.target) if pool.outcomes else names
+            needy = names & helped or names
+            now, reason = what_cannot_wait(proposal, evaluation, needy, pool.startup_s, in_parts=calm, least=least)
             kept += [now] if now is not None else []
             reasons += [reason] if reason is not proposal.reason else []
         return tuple(kept), tuple(reasons)

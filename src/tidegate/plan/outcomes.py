@@ -45,6 +45,8 @@ _COMFORT = 0.8
 only just holds the objective would soon be given up again.
 """
 _MOST_SIZES = 24
+_NO_HELP = 1e-4
+"""Share of the rows. If a growth makes a smaller difference to an application, it is not made for it."""
 
 
 @dataclass(slots=True)
@@ -67,6 +69,18 @@ class Outcomes:
         if size in self.sizes:
             return self.sizes.index(size)
         return min(range(len(self.sizes)), key=lambda place: abs(self.sizes[place] - size))
+
+    def helped_by(self, now: int, target: int) -> set[str]:
+        """The applications that need the growth: at the target size fewer of their rows are over the objective.
+
+        There may be none: then the growth is for what comes after the horizon.
+
+        >>> late = {"orders": [0.4, 0.0], "reports": [0.2, 0.2]}
+        >>> Outcomes([1, 2], [9.0, 1.0], late, {}, 60.0).helped_by(1, 2)
+        {'orders'}
+        """
+        before, after = self.at(now), self.at(target)
+        return {name for name, late in self.late_share.items() if late[after] < late[before] - _NO_HELP}
 
 
 def roll_out(evaluation: Evaluation, usable: list[ApplicationEvaluation], startup_s: float) -> Outcomes:
