@@ -38,7 +38,10 @@ def query_of(seen: ApplicationEvaluation, now_s: float) -> Query:
         oldest_s = max(0.0, now_s - arrival.oldest_s)
     left_s = rows = 0.0
     if running is not None and running.rows and running.busy_s is not None:
-        left_s, rows = _left_s(running, now_s, workload.cost), min(pending, float(running.rows))
+        work_s = workload.cost.batch_s + rate * max(sample.interval_s, workload.batch_s) * workload.cost.row_s
+        usual_slots = work_s / max(workload.batch_s, 0.1)
+        left_s = _left_s(running, now_s, workload.cost, usual_slots)
+        rows = min(pending, float(running.rows))
     elif sample.in_batch and pending >= 1:
         expected_s, running_s = workload.batch_s, max(0.0, now_s - (sample.last_progress_s or now_s))
         # A batch that has run longer than usual is expected to take half as long again.
@@ -66,32 +69,31 @@ def query_of(seen: ApplicationEvaluation, now_s: float) -> Query:
     )
 
 
-def _left_s(batch: RunningBatch, now_s: float, cost: BatchCost) -> float:
-    """Remaining time of a batch at its pace so far: what remains of its work, divided by the slots that it has used.
+def _left_s(batch: RunningBatch, now_s: float, cost: BatchCost, usual_slots: float) -> float:
+    """Remaining time of a batch: what remains of its work, divided by the slots that it keeps busy.
 
     Early in a batch the finished tasks may be those of a small stage, so the learned cost of its rows counts; the more
     tasks are finished, the more what they took counts. A batch that has cost more than was learned is judged by its
-    tasks alone. A batch that waits for slots used by others is expected to get one.
+    tasks alone. A batch that waits because others use the slots is expected to get as many as usual.
 
     >>> cost = BatchCost(batch_s=1.0, row_s=0.01, overhead_s=0.4)
     >>> waits = RunningBatch(100.0, 200, tasks_done=1, tasks_left=14, tasks_running=0, busy_s=0.2, held_s=0.0)
-    >>> round(_left_s(waits, 101.4, cost), 1)  # 2.8 slot-seconds are left; one small task says little
-    2.8
+    >>> round(_left_s(waits, 101.4, cost, usual_slots=2.0), 1)  # 2.8 slot-seconds: one small task says little
+    1.4
     >>> runs = RunningBatch(100.0, 200, tasks_done=10, tasks_left=10, tasks_running=2, busy_s=8.0, held_s=1.0)
-    >>> round(_left_s(runs, 104.5, cost), 1)  # three times the learned cost: eight tasks of 0.8 s, on two slots
+    >>> round(_left_s(runs, 104.5, cost, usual_slots=2.0), 1)  # three times the learned cost: eight tasks of 0.8 s
     3.2
     """
     busy_s, held_s, running_s = batch.busy_s or 0.0, batch.held_s or 0.0, max(0.0, now_s - batch.started_s)
-    spent_s = busy_s + held_s
+    spent_s, running = busy_s + held_s, batch.tasks_running or 0
     if not batch.tasks_done or spent_s <= 0:
         return max(0.1, running_s / 2)
-    waiting = max(0, batch.tasks_left - (batch.tasks_running or 0))
-    by_tasks_s = busy_s / batch.tasks_done * waiting
+    by_tasks_s = busy_s / batch.tasks_done * max(0, batch.tasks_left - running)
     by_rows_s = cost.batch_s + cost.row_s * (batch.rows or 0) - spent_s
     known = batch.tasks_done / (batch.tasks_done + batch.tasks_left)
     left_s = known * by_tasks_s + (1 - known) * by_rows_s if by_rows_s > 0 else by_tasks_s
-    slots = max(spent_s / running_s if running_s > 0 else 0.0, float(batch.tasks_running or 0), 1.0)
-    return max(0.1, left_s / slots)
+    pace = spent_s / running_s if running_s > 0 else 0.0
+    return max(0.1, left_s / max(pace, running or usual_slots, 0.1))
 
 
 def path_of(seen: ApplicationEvaluation, steps: int, step_s: float, lead_s: float) -> Floats:
