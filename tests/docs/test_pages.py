@@ -49,6 +49,12 @@ def test_every_page_can_be_reached() -> None:
     assert not missing, f"add to the menu in mkdocs.yml: {missing}"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_no_placeholder_is_left(page: Path) -> None:
+    """A single word in capitals on a line of its own stands for figures that were never filled in."""
+    assert not re.findall(r"^[A-Z]{3,}$", page.read_text(), re.MULTILINE)
+
+
 @pytest.mark.parametrize("block", blocks("python"), ids=str)
 def test_python_parses(block: Block) -> None:
     ast.parse(block.text)
