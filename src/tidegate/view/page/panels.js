@@ -227,7 +227,7 @@ export function drawDetail(detail, last) {
   const section = (name, ...children) => children.flat().length ? [el("h3", {}, name), ...children] : [];
   const list = (lines) => lines.length ? [el("ul", {}, lines.map((line) => el("li", {}, line)))] : [];
   const rows = decision.predictions.map((one) => {
-    const came = detail.outcomes.find((each) => each.prediction.application === one.application);
+    const came = detail.outcomes.find(({ prediction }) => prediction.application === one.application && (prediction.interval_s ?? null) === (one.interval_s ?? null));
     return [one.application, seconds(one.p99_s), came ? seconds(came.p99_s) : one.due_s > last ? "not due yet" : "not compared", percent(one.late_share), came ? percent(came.late_share) : "", clock(one.due_s)];
   });
   fill(document.querySelector("#detail .content"),
