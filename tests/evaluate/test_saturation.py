@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tidegate.adapters.host import hostwatch
+from tidegate.adapters.host.hostwatch import HostWatch
 from tidegate.adapters.host.probes import NoProbe, PerfProbe, PressureProbe, ResctrlProbe, choose_probe
 from tidegate.domain import HostSignal
 from tidegate.evaluate.saturation import SaturationMemory, judge
@@ -116,3 +118,32 @@ def test_pressure_is_the_fallback_and_nothing_is_said_so(tmp_path: Path) -> None
     write(tmp_path / "proc/pressure/cpu", "garbage")
     write(tmp_path / "proc/pressure/memory", "garbage")
     assert probe.read(1.0) is None
+
+
+def test_a_user_is_told_which_probe_is_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hostwatch, "choose_probe", lambda: choose_probe(tmp_path))
+    without = HostWatch(works_here=True).capability()
+    assert (without.actuator, without.able) == ("saturation", False)
+    assert without.reason.startswith(
+        "this machine shows neither memory bandwidth nor pressure stalls; only service times"
+    )
+    pressure(tmp_path)
+    found = HostWatch(works_here=True).capability()
+    assert found.able
+    assert found.reason == "by the kernel's pressure stalls, if rows are slower than learned too"
+
+
+def test_a_user_is_told_what_counts_for_executors_on_other_machines() -> None:
+    watch = HostWatch(works_here=False)
+    told = watch.capability()
+    assert not told.able
+    assert told.reason == (
+        "executors run on machines that cannot be probed from the driver; only service times count, from 1.5 times the "
+        "learned cost of a row"
+    )
+    assert watch.sample().signal is None, "the driver's machine says nothing about theirs"
+
+
+@pytest.mark.parametrize("probe", [ResctrlProbe, PerfProbe, PressureProbe])
+def test_every_probe_can_be_named(probe: type[ResctrlProbe | PerfProbe | PressureProbe]) -> None:
+    assert probe.name in hostwatch._PROBES

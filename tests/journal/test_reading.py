@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -97,12 +99,13 @@ def test_what_came_of_a_decision_is_told_with_it(tmp_path: Path) -> None:
     for journal in (memory, file):
         for step in steps(700):
             journal.record(*step)
-        journal.judge(3, {"kept": False})
-        journal.judge(3, {"kept": True, "latency_s": 1.5})
-        journal.judge(650, {"kept": False})
+        journal.judge(3, {"application": "pay", "p99_s": 1.5})
+        journal.judge(3, {"application": 'report\'s "x"', "p99_s": None})
+        journal.judge(650, {"application": "pay", "p99_s": 2.0})
     file.close()
     assert list(read_entries(file.path)) == memory.entries
-    assert [entry.number for entry in memory.entries if entry.outcome] == [3, 650]
+    found = {entry.number: [one["p99_s"] for one in entry.outcomes] for entry in memory.entries if entry.outcomes}
+    assert found == {3: [1.5, None], 650: [2.0]}
 
 
 def test_an_outcome_belongs_to_the_numbering_it_was_judged_in(tmp_path: Path) -> None:
@@ -114,8 +117,22 @@ def test_an_outcome_belongs_to_the_numbering_it_was_judged_in(tmp_path: Path) ->
     for observation, decision, receipt in steps(12):
         again.record(replace(observation, time_s=observation.time_s + 100), decision, receipt)
     again.judge(6, {"life": 2})
-    found = {entry.number: entry.outcome for entry in read_entries(again.path) if entry.outcome}
-    assert found == {5: {"life": 1}, 18: {"life": 2}}
+    assert outcomes_of(again) == {5: ({"life": 1},), 18: ({"life": 2},)}
+
+
+def test_an_outcome_from_before_there_was_one_for_each_application_is_read(tmp_path: Path) -> None:
+    journal = SqliteJournal(tmp_path / "j.db")
+    write(journal, steps(12))
+    journal.close()
+    with closing(sqlite3.connect(journal.path)) as database, database:
+        database.execute("INSERT INTO outcomes VALUES (0, 5, ?)", ('{"p99_s":[1.5]}',))
+    assert outcomes_of(journal) == {5: ({"p99_s": [1.5]},)}
+    journal.judge(5, {"p99_s": [2.0]})
+    assert outcomes_of(journal) == {5: ({"p99_s": [1.5]}, {"p99_s": [2.0]})}
+
+
+def outcomes_of(journal: SqliteJournal) -> dict[int, tuple[Mapping[str, Any], ...]]:
+    return {entry.number: entry.outcomes for entry in read_entries(journal.path) if entry.outcomes}
 
 
 @pytest.mark.slow
@@ -143,7 +160,7 @@ def test_beyond_the_retention_minutes_and_decisions_that_acted_are_left(tmp_path
     assert (minutes[0].executors_requested, minutes[0].executors_registered) == (1.0, 1.0)
     given = [step[1] for step in steps(2400) if step[1].actions and step[0].time_s < exact[0].time_s]
     assert [entry.decision for entry in acted] == given
-    assert acted[0].outcome == {"kept": True}
+    assert acted[0].outcomes == ({"kept": True},)
     times = [one.time_s for one in found]
     assert times == sorted(times)
 

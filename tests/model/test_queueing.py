@@ -1,4 +1,4 @@
-"""The queueing model against exact formulas, event-true queues, and the simulated plant and micro-batches."""
+"""Bulk service and the paper's queueing model against exact formulas, event-true queues, plant and micro-batches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from tidegate.adapters.sim import SimApplication, SimCluster, SimOperator
 from tidegate.adapters.sim.plant import Link, Plant, PlantTask
 from tidegate.domain.cost import BatchCost
 from tidegate.load.profile import Constant
-from tidegate.model.queueing import Queue, bulk_response, drain_s, erlang_c
+from tidegate.model.bulkresponse import bulk_response, drain_s
+from tidegate_lab.experiments.qos_queue import Queue, erlang_c
 
 ALLEN_CUNNEEN_ERROR = 0.3
 """Of the mean wait, for queues that are neither M/M/N nor M/G/1, at utilisations from 0.7."""
@@ -115,11 +116,6 @@ def test_a_backlog_drains_by_what_is_spare(backlog: float, arrival: float, servi
         assert time_s * (service - arrival) == pytest.approx(backlog, rel=1e-6, abs=1e-6)
     else:
         assert arrival >= service
-
-
-def test_queueing_dominates_only_where_rows_wait() -> None:
-    assert not Queue(50, 0.01, 1).queueing_dominates
-    assert Queue(95, 0.01, 1).queueing_dominates
 
 
 @pytest.mark.parametrize(("rate", "interval_s"), [(60, 5.0), (150, 5.0), (350, 1.0)])

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from tidegate.domain.cost import BatchCost
 from tidegate.model import batchwalk
-from tidegate.model.queueing import Queue, bulk_response
+from tidegate.model.bulkresponse import bulk_response
 from tidegate.model.rollout import Candidate, Outlook, Query, rollout
 from tidegate.model.slotpath import ExecutorStart, ramp
 from tidegate.model.variability import overrun_s
+from tidegate_lab.experiments.qos_queue import Queue
 
 STEPS = 60
 EXACT = Query(batch_s=0.0, row_s=0.01, overhead_s=0.5, interval_s=5.0, objective_s=9.0, cv_service=0.0, cv_arrival=0.0)

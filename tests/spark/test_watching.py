@@ -36,6 +36,9 @@ def test_operators_rows_and_latency_of_a_topology(spark: SparkSession, gate: Gat
         assert [operator.name for operator in batch.operators] == ["lines", "lookup", "count"]
         lines, lookup, count = batch.operators
         assert (lines.rows_in, lookup.rows_in) == (batch.rows, batch.rows)
+        assert lines.rows_transferred == batch.rows
+        assert 0 < lookup.rows_transferred <= lookup.rows_out  # type: ignore[operator]
+        assert count.rows_transferred == 0
         assert (lookup.parallelism, count.parallelism) == (3, 2)
         assert lookup.busy_s >= 0.001 * batch.rows
         assert batch.busy_s == pytest.approx(sum(operator.busy_s for operator in batch.operators))

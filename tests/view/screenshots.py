@@ -53,7 +53,7 @@ def _decision(page: Any, picture: Path) -> None:
     for place in range(moments.count()):
         moments.nth(place).click()
         page.locator("#detail[open] h2").wait_for()
-        if page.locator("#detail table").count() and "superseded" not in page.locator("#detail").inner_text():
+        if page.locator("#detail table").count() and "not compared" not in page.locator("#detail").inner_text():
             page.locator("#detail").screenshot(path=picture)
             return
         page.locator("#detail .close").click()

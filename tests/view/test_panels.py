@@ -118,8 +118,7 @@ def test_a_decision_has_its_reasons_prediction_and_outcome(book: Book) -> None:
     assert detail is not None
     assert detail.decision["reasons"][0]["code"] == "grow"
     assert detail.decision["predictions"][0]["p99_s"] == 1.5
-    assert detail.outcome is not None
-    assert detail.outcome["p99_s"] == 1.4
+    assert [one["p99_s"] for one in detail.outcomes] == [1.4]
     assert ranges.decision(book, 99_999) is None
 
 

@@ -87,7 +87,8 @@ def _spark(master: str, settings: dict[str, str], log: Path) -> tuple[list[Capab
 
 def _context(context: Any) -> Iterator[Capability]:
     """Capabilities that depend on how the job is started, not on the version."""
-    from tidegate.adapters.spark.executors import dynamic_allocation
+    from tidegate.adapters.host.hostwatch import HostWatch
+    from tidegate.adapters.spark.executors import dynamic_allocation, works_on_this_machine
     from tidegate.adapters.spark.schedulerpools import SchedulerPools
 
     if context._jsc.sc().isLocal():
@@ -99,6 +100,7 @@ def _context(context: Any) -> Iterator[Capability]:
     else:
         yield Capability("executors", True, f"requested from {context.master}, retired between batches")
     yield SchedulerPools(context, {}).capability()
+    yield HostWatch(works_on_this_machine(context)).capability()
 
 
 def _machine() -> Iterator[Capability]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +14,7 @@ from tidegate.domain import InvalidInput
 
 if TYPE_CHECKING:
     from tidegate.domain import ApplicationSample, BatchSample
+    from tidegate.evaluate.profiles import OperatorProfile
 
 
 def operators(
@@ -22,13 +24,14 @@ def operators(
     out: output.Out = None,
     json: output.Json = False,
 ) -> None:
-    """Show load, latency, communication, skew and state of every operator in a journal, and the bottleneck.
+    """Show load, rows, failed tasks, state and cost of every operator in a journal, and the bottleneck.
 
     Example: tidegate operators out/mestream/mestream.db --out out/operators
     """
     from tidegate.control.journal import read_entries, read_knowledge
     from tidegate.domain.codec import from_tree
     from tidegate.evaluate.bottleneck import aggregate, worst_operator
+    from tidegate.evaluate.profiles import profiles_of
     from tidegate.plan.operators import Operators
     from tidegate.plan.operators.memory import OperatorsMemory
     from tidegate.view.operatortable import render_migration, render_operators
@@ -45,11 +48,17 @@ def operators(
     document = {}
     for name, (sample, batches) in found.items():
         newest_s = batches[-1].committed_s - seconds if batches else 0.0
-        metrics = aggregate(sample, [batch for batch in batches if batch.committed_s >= newest_s])
+        recent = [batch for batch in batches if batch.committed_s >= newest_s]
+        metrics = aggregate(sample, recent)
         if metrics is None or application not in {None, name}:
             continue
-        document[name] = {**asdict(metrics), "bottleneck": asdict(worst_operator(metrics, slots))}
-        output.console.print(render_operators(metrics, slots))
+        profiles = profiles_of(recent, slots)
+        document[name] = {
+            **asdict(metrics),
+            "bottleneck": asdict(worst_operator(metrics, slots)),
+            "profiles": [_plain(profile) for profile in profiles],
+        }
+        output.console.print(render_operators(metrics, profiles, slots))
         if out is not None:
             from tidegate.view.operatorgraph import draw_operators
 
@@ -63,3 +72,9 @@ def operators(
         output.console.print(render_migration(table, None if application is None else [application]))
     if json:
         output.print_json(document)
+
+
+def _plain(profile: OperatorProfile) -> dict[str, Any]:
+    """As JSON. An operator that took no time has no largest rate."""
+    most = profile.sustainable_rows_per_s
+    return asdict(profile) | {"sustainable_rows_per_s": most if isfinite(most) else None}

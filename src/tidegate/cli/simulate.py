@@ -76,8 +76,9 @@ def _write_journal(kept: MemoryJournal, path: Path) -> Path:
     for entry in kept.entries:
         assert entry.observation is not None
         journal.record(entry.observation, entry.decision, entry.receipt)
-        if entry.decision is not None and entry.outcome is not None:
-            journal.judge(entry.decision.step, entry.outcome)
+        if entry.decision is not None:
+            for outcome in entry.outcomes:
+                journal.judge(entry.decision.step, outcome)
     for name, body in kept.blobs.items():
         journal.save_blob(name, body)
     journal.close()

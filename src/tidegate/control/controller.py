@@ -112,7 +112,8 @@ class Controller:
         for one in self._watchful:
             one.learn(decision, receipt)
         if decision.actions and self._evaluation is not None:
-            predictions.expect(knowledge.outstanding, decision, knowledge.evaluation.table)
+            table = knowledge.evaluation.table
+            predictions.expect(knowledge.outstanding, decision, self._evaluation, table, refused)
         self._evaluation = None  # thousands of samples are released here, not in the middle of the next step
 
     def take_policy(self, policy: Policy) -> None:

@@ -17,13 +17,18 @@ VERSION = 2
 
 @dataclass(slots=True)
 class Outstanding:
-    """A prediction that is not yet due, and the rows its application had processed when it was made."""
+    """A prediction that is not judged yet, and the rows its application had processed when it was made."""
 
     step: int
     prediction: Prediction
     rows: float
     late_rows: float
-    worst_p99_s: float = 0.0
+    executors_before: int = 0
+    """Requested when it was made."""
+    latencies: dict[int, float] = field(default_factory=dict)
+    """Rows committed since, by latency in logarithmic steps."""
+    open_rows: float | None = None
+    """Rows that had arrived when it fell due and are not committed yet; None before."""
 
 
 @dataclass(slots=True)

@@ -46,7 +46,7 @@ class Journal(Protocol):
     def record(self, observation: Observation, decision: Decision | None, receipt: Receipt | None) -> None: ...
 
     def judge(self, step: int, body: Mapping[str, Any]) -> None:
-        """Record the outcome of the decision with this step, in plain values."""
+        """Record the outcome of the decision with this step for one application, in plain values."""
         ...
 
     def note(self, time_s: float, event: str, text: str) -> None:

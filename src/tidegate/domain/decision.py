@@ -113,7 +113,10 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What the model predicts for an application until `due_s`, given the configuration after the decision."""
+    """What the model predicts for an application, given the configuration after the decision.
+
+    It covers the rows that wait now or arrive until `due_s`, each followed to its commit.
+    """
 
     application: str
     due_s: float
@@ -121,6 +124,8 @@ class Prediction:
     late_share: float
     """Share of the rows over the objective."""
     executors: int
+    interval_s: float | None = None
+    """The trigger interval, if the prediction is about a change of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +136,7 @@ class Judgement:
     """Step of the decision that made it."""
     prediction: Prediction
     p99_s: float | None
-    """Measured value; None if latency could not be measured."""
+    """Of the same rows; None if latency could not be measured."""
     late_share: float | None
 
 

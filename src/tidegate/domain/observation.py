@@ -60,6 +60,8 @@ class OperatorSample:
     """Which executor ran each of its tasks, by partition."""
     failed_tasks: int | None = None
     """Failed attempts that were retried; None if not counted."""
+    rows_transferred: int | None = None
+    """Rows written to the shuffle for the next operator. Fewer than emitted if Spark aggregates them before."""
 
     @property
     def skew(self) -> float | None:

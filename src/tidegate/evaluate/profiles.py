@@ -6,6 +6,7 @@ parallelism resets them, because the cost of a row depends on how many tasks sha
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tidegate.domain import BatchSample, OperatorSample
@@ -89,6 +90,14 @@ def learn(memory: ProfileMemory, batch: BatchSample) -> None:
             known = memory.operators[operator.name] = OperatorMemory(operator.parallelism)
         _learn_operator(known, operator)
     learn_links(memory.links, batch)
+
+
+def profiles_of(batches: Iterable[BatchSample], slots: int) -> tuple[OperatorProfile, ...]:
+    """Every operator of these batches on a pool of `slots`."""
+    memory = ProfileMemory()
+    for batch in batches:
+        learn(memory, batch)
+    return profiles(memory, slots)
 
 
 def profiles(memory: ProfileMemory, slots: int) -> tuple[OperatorProfile, ...]:

@@ -17,7 +17,7 @@ from tidegate.evaluate.table import Flags
 from tidegate.evaluate.workload import Loads
 
 _INFLATED = 1.15
-_MUCH_INFLATED = 1.5
+MUCH_INFLATED = 1.5
 """Without a known cause, service times must exceed the learned ones by this factor: waiting for a processor also makes
 rows slower, and does no harm while the processors are fully used.
 """
@@ -104,14 +104,14 @@ def _inflation(memory: SaturationMemory, costs: Mapping[str, tuple[float, float]
 def _pressed(memory: SaturationMemory, signal: HostSignal | None) -> tuple[str, float] | None:
     """The evidence for saturation, in words, and the inflation of service times from which it counts."""
     if signal is None:
-        return "and nothing else is known of the host", _MUCH_INFLATED
+        return "and nothing else is known of the host", MUCH_INFLATED
     if signal.bandwidth_bytes_per_s is not None:
         abnormal = _abnormal(memory, signal.bandwidth_bytes_per_s, signal.source)
         return (abnormal, _INFLATED) if abnormal else None
     if signal.memory_pressure is not None and signal.memory_pressure > _MEMORY_PRESSURE:
         return f"{signal.memory_pressure:.0%} of the time some process waits for memory ({signal.source})", _INFLATED
     if signal.cpu_pressure is not None and signal.cpu_pressure > _CPU_PRESSURE:
-        return f"{signal.cpu_pressure:.0%} of the time some process waits for a CPU ({signal.source})", _MUCH_INFLATED
+        return f"{signal.cpu_pressure:.0%} of the time some process waits for a CPU ({signal.source})", MUCH_INFLATED
     return None
 
 

@@ -185,4 +185,5 @@ def operator_of(name: str, stage: StageTotals, rows_in: int | None, rows_out: in
         execute_latency_s=stage.execute_latency_s,
         rows_out=int(written) if rows_out is None else rows_out,
         failed_tasks=stage.failed,
+        rows_transferred=int(stage.shuffle_write_rows),
     )

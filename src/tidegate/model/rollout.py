@@ -125,6 +125,9 @@ class Outlook:
     p99_s: Floats
     percentile_s: Floats
     """Latency at the objective's percentile."""
+    early_late_share: Floats
+    early_p99_s: Floats
+    """The same for the rows that wait now or arrive within `early_s`."""
     backlog_end_rows: Floats
     """Rows whose work is still to be done at the end of the horizon."""
     oldest_end_s: Floats
@@ -142,8 +145,17 @@ class Outlook:
         return self.late_share * self.rows
 
 
-def rollout(query: Query, paths: Floats, candidates: Sequence[Candidate], horizon_s: float, step_s: float) -> Outlook:
+def rollout(
+    query: Query,
+    paths: Floats,
+    candidates: Sequence[Candidate],
+    horizon_s: float,
+    step_s: float,
+    early_s: float | None = None,
+) -> Outlook:
     """Predict every candidate against every path of arrival rates (rows per second at each step).
+
+    `early_s` is when the early rows end, by default the horizon.
 
     >>> query = Query(batch_s=0.0, row_s=0.01, overhead_s=0.5, interval_s=5.0, objective_s=9.0, cv_service=0.0)
     >>> candidates = [Candidate(np.full(60, slots)) for slots in (2.0, 1.0)]
@@ -192,7 +204,13 @@ def rollout(query: Query, paths: Floats, candidates: Sequence[Candidate], horizo
     shares = (0.5, 0.99) if query.percentile == 0.99 else (0.5, 0.99, query.percentile)
     found = quantiles(shares, rows, low_s, high_s, deviation_s)
     alike = [(c.admission_rows, c.interval_s, c.tasks, c.pause_s) for c in candidates]
-    measures = np.stack((late, mean, *found)).reshape(-1, *shape)
+    early_late, early_p99 = late, found[1]
+    if early_s is not None and early_s < horizon_s:
+        early = _arrived_by(arrived.at(np.full(count * scenarios, early_s)), walked, len(rows) // len(walked.start_s))
+        early_late = rows_over(query.objective_s, early, low_s, high_s, deviation_s)
+        early_late /= np.maximum(early.sum(axis=0), 1e-12)
+        (early_p99,) = quantiles((0.99,), early, low_s, high_s, deviation_s)
+    measures = np.stack((early_late, early_p99, late, mean, *found)).reshape(-1, *shape)
     measures = never_worse_with_more_slots(measures, slots, alike)
     measures = never_better_with_more_load(measures, paths)
     backlog, oldest_s = _left_over(walked, arrived, total, horizon_s)
@@ -205,12 +223,14 @@ def rollout(query: Query, paths: Floats, candidates: Sequence[Candidate], horizo
     sustained = np.maximum(effective[own, -1] / query.residual - query.batch_s / period_s, 0.0)
     sustained /= max(query.row_s, 1e-12)
     return Outlook(
-        late_share=measures[0],
+        late_share=measures[2],
         rows=total.reshape(shape),
-        mean_s=measures[1],
-        p50_s=measures[2],
-        p99_s=measures[3],
+        mean_s=measures[3],
+        p50_s=measures[4],
+        p99_s=measures[5],
         percentile_s=measures[-1],
+        early_late_share=measures[0],
+        early_p99_s=measures[1],
         backlog_end_rows=backlog.reshape(shape),
         oldest_end_s=oldest_s.reshape(shape),
         slot_seconds=np.repeat(held.sum(axis=1) * step_s, scenarios).reshape(shape),
@@ -277,6 +297,14 @@ def _ages(
         (high_s + extra_s).reshape(flat),
         np.broadcast_to(spread_s, low_s.shape).reshape(flat),
     )
+
+
+def _arrived_by(last_row: Floats, walked: BatchWalk, pieces: int) -> Floats:
+    """The rows of every stretch of `_ages` up to this one."""
+    taken = walked.end_row - walked.first_row
+    parts = (np.arange(pieces, dtype=np.float64) / pieces)[:, None, None]
+    found: Floats = np.clip(last_row - (walked.first_row + parts * taken), 0.0, taken / pieces)
+    return found.reshape(pieces * len(taken), -1)
 
 
 def _left_over(walked: BatchWalk, arrived: Curves, total: Floats, horizon_s: float) -> tuple[Floats, Floats]:

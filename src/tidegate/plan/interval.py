@@ -31,6 +31,8 @@ _SETTLES_S = 120.0
 _MOST_APPLICATIONS = 64
 """With more applications, no single trigger affects the size of the pool."""
 _STEP_S, _HORIZON_S = 2.0, 60.0
+_MEAN, _UPPER = 1, 2
+"""Paths of the forecast. An interval must suit the upper edge; what to expect of it is predicted along the mean."""
 _LEAST_S = 0.5
 _SLACK = 0.5
 """Share of the objective that the slowest rows may take with a longer interval."""
@@ -127,12 +129,14 @@ class BatchInterval(Proposer):
         if chosen is None:
             return None
         option, reason = chosen
+        (likely,) = _options(seen, evaluation, [option.interval_s], path=_MEAN)
         prediction = Prediction(
             application=seen.name,
             due_s=evaluation.time_s + _HORIZON_S,
-            p99_s=round(option.p99_s, 3),
-            late_share=round(option.late_share, 5),
+            p99_s=round(likely.p99_s, 3),
+            late_share=round(likely.late_share, 5),
             executors=evaluation.pool.requested,
+            interval_s=option.interval_s,
         )
         return Proposal(SetBatchInterval(seen.name, option.interval_s), reason), prediction
 
@@ -153,8 +157,10 @@ def _batch_slots(cost: BatchCost, interval_s: float) -> float:
     return cost.batch_s / max(interval_s, cost.overhead_s)
 
 
-def _options(seen: ApplicationEvaluation, evaluation: Evaluation, intervals: list[float]) -> list[Option]:
-    """The long-run outcome of every interval: no backlog, and arrivals at the upper edge of the forecast."""
+def _options(
+    seen: ApplicationEvaluation, evaluation: Evaluation, intervals: list[float], path: int = _UPPER
+) -> list[Option]:
+    """The long-run outcome of every interval: no backlog, and arrivals along one path of the forecast."""
     assert seen.workload is not None
     steps, slots = ceil(_HORIZON_S / _STEP_S), float(evaluation.pool.slots)
     query = replace(
@@ -166,7 +172,7 @@ def _options(seen: ApplicationEvaluation, evaluation: Evaluation, intervals: lis
     )
     share = room_for(seen.place, evaluation, slots)
     candidates = [Candidate(np.full(steps, slots), interval_s=interval_s, share=share) for interval_s in intervals]
-    found = rollout(query, path_of(seen, steps, _STEP_S, _HORIZON_S)[2], candidates, _HORIZON_S, _STEP_S)
+    found = rollout(query, path_of(seen, steps, _STEP_S, _HORIZON_S)[path], candidates, _HORIZON_S, _STEP_S)
     cost = seen.workload.cost
     return [
         Option(

@@ -10,7 +10,7 @@ that queue and still meet the objective cost nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
 from math import ceil
@@ -47,6 +47,10 @@ only just holds the objective would soon be given up again.
 _MOST_SIZES = 24
 _NO_HELP = 1e-4
 """Share of the rows. If a growth makes a smaller difference to an application, it is not made for it."""
+_JUDGED_S, _JUDGED_BATCHES = 10.0, 3
+"""A prediction covers the start of new executors, and then this long or as many batches, whichever is longer. A pool
+that changes often would void predictions for the whole horizon before they fall due.
+"""
 
 
 @dataclass(slots=True)
@@ -58,11 +62,16 @@ class Outcomes:
     late_share: dict[str, list[float]]
     """By application: expected share of rows over the objective."""
     p99_s: dict[str, list[float]]
+    """Of the rows that wait now or arrive within `judged_s`. Only predictions use it."""
     horizon_s: float
     peak: int = 0
     """Executors needed for the highest expected load."""
     comfortable: int = 0
     """The smallest size that holds the objective with a margin."""
+    early_late_share: dict[str, list[float]] = field(default_factory=dict)
+    """Share of the same rows over the objective."""
+    judged_s: dict[str, float] = field(default_factory=dict)
+    """By application: how far ahead predictions look."""
 
     def at(self, size: int) -> int:
         """Index of this size or of the closest one. If there are very many sizes, only some are rolled out."""
@@ -95,7 +104,9 @@ def roll_out(evaluation: Evaluation, usable: list[ApplicationEvaluation], startu
     churn = np.array([_CHURN_S * (size != pool.requested) for size in sizes])
     cost = held + churn
     late: dict[str, list[float]] = {}
+    early_late: dict[str, list[float]] = {}
     p99_s: dict[str, list[float]] = {}
+    judged_s = {seen.name: _judged_s(seen, lead_s, horizon_s) for seen in usable}
     comfortable = np.ones(len(sizes), dtype=np.bool_)
     for seen in usable:
         candidates = [
@@ -108,15 +119,17 @@ def roll_out(evaluation: Evaluation, usable: list[ApplicationEvaluation], startu
             for size, (slots, paid) in zip(sizes, paths, strict=True)
         ]
         arrivals = path_of(seen, steps, _STEP_S, lead_s)
-        found = rollout(query_of(seen, evaluation.time_s), arrivals, candidates, horizon_s, _STEP_S)
+        query = query_of(seen, evaluation.time_s)
+        found = rollout(query, arrivals, candidates, horizon_s, _STEP_S, early_s=judged_s[seen.name])
         late_rows = found.late_rows + _late_afterwards(found, arrivals[:, -1], seen.objective.latency_s)
         cost = cost + worth * price_of_lateness(seen, evaluation, late_rows, found.rows) @ _WEIGHTS
         late[seen.name] = (found.late_share @ _WEIGHTS).tolist()
-        p99_s[seen.name] = (found.p99_s @ _WEIGHTS).tolist()
+        early_late[seen.name] = (found.early_late_share @ _WEIGHTS).tolist()
+        p99_s[seen.name] = (found.early_p99_s @ _WEIGHTS).tolist()
         comfortable &= found.percentile_s[:, -1] <= _COMFORT * seen.objective.latency_s
     least = next((size for size, room in zip(sizes, comfortable, strict=True) if room), sizes[-1])
     peak = _peak_size(evaluation, usable)
-    return Outcomes(list(sizes), cost.tolist(), late, p99_s, horizon_s, peak, least)
+    return Outcomes(list(sizes), cost.tolist(), late, p99_s, horizon_s, peak, least, early_late, judged_s)
 
 
 def _sizes(evaluation: Evaluation, usable: list[ApplicationEvaluation]) -> tuple[int, ...]:
@@ -157,6 +170,13 @@ def _horizon_s(usable: list[ApplicationEvaluation], lead_s: float) -> float:
     longest_s = max(seen.objective.latency_s for seen in usable)
     wished_s = max(3 * lead_s, 2 * longest_s, _LEAST_HORIZON_S)
     return _STEP_S * ceil(min(wished_s, _MOST_HORIZON_S) / _STEP_S)
+
+
+def _judged_s(seen: ApplicationEvaluation, lead_s: float, horizon_s: float) -> float:
+    """How far ahead a prediction looks: until what was changed must have shown."""
+    last_batch_s = seen.workload.batch_s if seen.workload is not None else 0.0
+    batches_s = _JUDGED_BATCHES * max(seen.sample.interval_s, last_batch_s)
+    return min(lead_s + max(_JUDGED_S, batches_s), horizon_s)
 
 
 def _peak_size(evaluation: Evaluation, usable: list[ApplicationEvaluation]) -> int:

@@ -275,12 +275,14 @@ def _limit_binds(seen: ApplicationEvaluation) -> bool:
 
 
 def _prediction(seen: ApplicationEvaluation, evaluation: Evaluation, outcomes: Outcomes, size: int) -> Prediction:
-    at = outcomes.at(size)
+    at, name = outcomes.at(size), seen.name
+    # Outcomes that an earlier version saved cover the whole horizon.
+    late_share = outcomes.early_late_share.get(name, outcomes.late_share[name])
     return Prediction(
-        application=seen.name,
-        due_s=evaluation.time_s + outcomes.horizon_s,
-        p99_s=round(outcomes.p99_s[seen.name][at], 3),
-        late_share=round(outcomes.late_share[seen.name][at], 5),
+        application=name,
+        due_s=evaluation.time_s + outcomes.judged_s.get(name, outcomes.horizon_s),
+        p99_s=round(outcomes.p99_s[name][at], 3),
+        late_share=round(late_share[at], 5),
         executors=size,
     )
 

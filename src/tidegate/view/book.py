@@ -149,13 +149,13 @@ class Book:
         rows = self.database.execute("SELECT time_s, event, text FROM notes ORDER BY id DESC LIMIT ?", (most,))
         return list(reversed(rows.fetchall()))
 
-    def step(self, number: int) -> tuple[dict[str, Any], dict[str, Any] | None] | None:
-        """One step as plain values, and its outcome."""
+    def step(self, number: int) -> tuple[dict[str, Any], list[dict[str, Any]]] | None:
+        """One step as plain values, and its outcomes."""
         if self._version != VERSION:
             tree = next((one for one in read_v1(self.database, number - 1)), None)
-            return None if tree is None or tree["i"] != number else (tree, None)
+            return None if tree is None or tree["i"] != number else (tree, [])
         if self.newest is not None and self.newest["i"] == number:
-            return self.newest, None
+            return self.newest, []
         row = self.database.execute(
             "SELECT kind, body, acted FROM blocks WHERE first <= ? AND last >= ?", (number, number)
         ).fetchone()

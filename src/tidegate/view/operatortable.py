@@ -1,8 +1,9 @@
-"""The operators of an application as a terminal table, with their load, and where their tasks ran."""
+"""The operators of an application as terminal tables of 80 columns: load, rows and costs, and where their tasks ran."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from math import isfinite
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -16,35 +17,31 @@ from tidegate.evaluate.bottleneck import (
     bottleneck_time,
     worst_operator,
 )
+from tidegate.evaluate.profiles import OperatorProfile
 from tidegate.plan.operators.migration import MigrationTable
 
-_BAR = 16
+_BAR = 10
 _BUSY, _OVERLOADED = 0.2, 0.8
 _UNKNOWN = "–"
-_COLUMNS = (
-    "operator",
-    "tasks",
-    "busy",
-    "execute",
-    "process",
-    "rows in",
-    "service",
-    "select.",
-    "capacity",
-    "comm.",
-    "skew",
-    "state",
-)
+_LOAD = "operator", "tasks", "busy", "execute", "process", "capacity", "comm.", "skew"
+_ROWS = "rows of a batch", "in", "out", "sent", "select.", "failed", "state", "commit"
+_COSTS = "cost of a row", "slot time", "CPU", "network", "sustains", "state size"
 
 
-def render_operators(metrics: ApplicationMetrics, slots: int) -> RenderableType:
+def render_operators(metrics: ApplicationMetrics, profiles: Sequence[OperatorProfile], slots: int) -> RenderableType:
     """Render the application's operators in stage order, with the bottleneck marked."""
     worst = worst_operator(metrics, slots)
-    table = Table(*_COLUMNS, box=None, pad_edge=False)
+
+    def marked(name: str) -> str:
+        return "bold red" if name == worst.operator else ""
+
+    load, rows, costs = _table(_LOAD), _table(_ROWS), _table(_COSTS)
     for operator in metrics.operators:
         time = bottleneck_time(operator, slots)
-        style = "bold red" if operator.name == worst.operator else ""
-        table.add_row(*(Text(cell, style=style) for cell in _cells(operator, time, worst)))
+        load.add_row(*_load_cells(operator, time, worst), style=marked(operator.name))
+        rows.add_row(*_row_cells(operator), style=marked(operator.name))
+    for profile in profiles:
+        costs.add_row(*_cost_cells(profile), style=marked(profile.name))
     driver = metrics.driver
     latency = seconds(metrics.process_latency_s), seconds(metrics.process_latency_p99_s)
     lines = (
@@ -54,7 +51,16 @@ def render_operators(metrics: ApplicationMetrics, slots: int) -> RenderableType:
         f"log {seconds(driver.log_s)}, sink {seconds(driver.sink_s)}; "
         f"bottleneck {worst.operator} ({worst.kind}, {seconds(worst.time_s)})",
     )
-    return Group(Text(lines[0], style="bold"), table, Text(lines[1]))
+    return Group(Text(lines[0], style="bold"), load, Text(), rows, Text(), costs, Text(), Text(lines[1]))
+
+
+def _table(columns: Sequence[str]) -> Table:
+    """The operators' names take what the figures leave of the width; figures are never cut."""
+    made = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    made.add_column(columns[0], overflow="fold")
+    for heading in columns[1:]:
+        made.add_column(heading, justify="left" if heading == "busy" else "right", no_wrap=True)
+    return made
 
 
 def render_migration(table: MigrationTable, only: Iterable[str] | None = None) -> Table:
@@ -68,23 +74,60 @@ def render_migration(table: MigrationTable, only: Iterable[str] | None = None) -
     return shown
 
 
-def _cells(operator: OperatorMetrics, time: BottleneckTime, worst: BottleneckTime) -> list[str]:
+def _load_cells(operator: OperatorMetrics, time: BottleneckTime, worst: BottleneckTime) -> list[str]:
     share = time.time_s / worst.time_s if worst.time_s else 0.0
-    service_s = operator.service_s_per_row
     return [
         operator.name,
         str(operator.parallelism),
         ("▒" if time.kind is BottleneckKind.COMMUNICATION else "█") * max(1, round(_BAR * share)),
         seconds(operator.execute_latency_s),
         seconds(operator.process_latency_s),
-        _UNKNOWN if operator.rows_in is None else f"{operator.rows_in:,.0f}",
-        _UNKNOWN if service_s is None else f"{service_s * 1e6:,.0f} µs",
-        _UNKNOWN if operator.selectivity is None else f"{operator.selectivity:.2f}",
         f"{operator.capacity:.2f}{_warning(operator.capacity)}",
         seconds(operator.communication_s),
         _skew(operator),
-        _state(operator),
     ]
+
+
+def _row_cells(operator: OperatorMetrics) -> list[str]:
+    return [
+        operator.name,
+        _known(operator.rows_in, count),
+        _known(operator.rows_out, count),
+        _known(operator.rows_transferred, count),
+        _known(operator.selectivity, "{:.2f}".format),
+        f"{operator.failed_tasks:.3g}",
+        _known(operator.state_rows, count),
+        seconds(operator.state_commit_s),
+    ]
+
+
+def _cost_cells(profile: OperatorProfile) -> list[str]:
+    most = profile.sustainable_rows_per_s
+    return [
+        profile.name,
+        _microseconds(profile.service_s_per_row),
+        _known(profile.cpu_s_per_row, _microseconds),
+        _known(profile.network_bytes_per_row, "{:,.0f} B".format),
+        f"{count(most)} rows/s" if isfinite(most) else _UNKNOWN,
+        _known(profile.memory_bytes, lambda size: f"{size / 2**20:,.1f} MB"),
+    ]
+
+
+def _known(value: float | None, text: Callable[[float], str]) -> str:
+    return _UNKNOWN if value is None else text(value)
+
+
+def count(value: float) -> str:
+    """Rows as text that stays short.
+
+    >>> count(12.4), count(98_765.0), count(12_345_678.0)
+    ('12', '98,765', '12.3M')
+    """
+    return f"{value:,.0f}" if value < 1e6 else f"{value / 1e6:,.1f}M"
+
+
+def _microseconds(value: float) -> str:
+    return f"{value * 1e6:,.0f} µs"
 
 
 def _warning(capacity: float) -> str:
@@ -92,16 +135,10 @@ def _warning(capacity: float) -> str:
 
 
 def _skew(operator: OperatorMetrics) -> str:
+    """How much longer the slowest task took than the mean, and which one it was."""
     if operator.skew is None:
         return _UNKNOWN
     return f"{operator.skew:.1f}" + ("" if operator.slowest_task is None else f" (task {operator.slowest_task})")
-
-
-def _state(operator: OperatorMetrics) -> str:
-    if not operator.stateful:
-        return _UNKNOWN
-    rows = _UNKNOWN if operator.state_rows is None else f"{operator.state_rows:,} rows"
-    return rows if operator.state_commit_s is None else f"{rows}, commit {seconds(operator.state_commit_s)}"
 
 
 def seconds(value: float | None) -> str:

@@ -133,7 +133,8 @@ class DecisionDetail:
     time_s: float
     decision: dict[str, Any]
     receipt: dict[str, Any] | None
-    outcome: dict[str, Any] | None
+    outcomes: list[dict[str, Any]]
+    """What was measured of its predictions, one by application."""
 
 
 @dataclass(frozen=True, slots=True)

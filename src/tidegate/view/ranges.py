@@ -136,9 +136,9 @@ def decision(book: Book, number: int) -> DecisionDetail | None:
     found = book.step(number)
     if found is None or found[0].get("d") is None:
         return None
-    tree, outcome = found
+    tree, outcomes = found
     plain = {**tree["d"], "action_texts": [str(action) for action in from_tree(Decision, tree["d"]).actions]}
-    return DecisionDetail(number, tree["t"], plain, tree["r"], outcome)
+    return DecisionDetail(number, tree["t"], plain, tree["r"], outcomes)
 
 
 def cost(book: Book, start_s: float, end_s: float) -> Cost:

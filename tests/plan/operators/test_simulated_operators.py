@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
-from tests.plan.operators.worlds import metrics_of, operator
 from tidegate.adapters.sim.application import SimApplication, SimOperator
 from tidegate.adapters.sim.cluster import SimCluster
 from tidegate.adapters.sim.poolspec import PoolApplicationSpec
 from tidegate.domain import BatchSample, InvalidInput, SetParallelism, Targets
-from tidegate.plan.operators.migration import Instance, Place, migrate
-from tidegate.view.operatorgraph import draw_operators
-from tidegate.view.operatortable import render_migration, render_operators
 
 
 def world(*operators: SimOperator, slots: int = 4, **changes: Any) -> SimCluster:
@@ -120,22 +114,3 @@ def test_scenarios_can_say_all_of_it() -> None:
     made = spec.application()
     assert {name: getattr(made, name) for name in more} == more
     assert made.operators[0] == SimOperator("join", 0.001, hot_share=0.4, communication_s_per_row=0.002)
-
-
-def test_operators_are_shown(tmp_path: Path) -> None:
-    metrics = metrics_of(
-        operator("lines", busy_s=0.1, execute_latency_s=0.1),
-        operator("split", communication_s=0.8),
-        operator("count", stateful=True, state_rows=1234, longest_task_s=1.0, parallelism=2, slowest_task=1),
-    )
-    console = Console(width=160, record=True, file=(tmp_path / "out").open("w"))
-    console.print(render_operators(metrics, slots=4))
-    here = Place("h1", "e0/0")
-    console.print(render_migration(migrate({}, {Instance("app", "split", 0): here}), only=["app"]))
-    text = console.export_text()
-    assert "bottleneck split (communication" in text or "bottleneck count" in text
-    assert "1,234 rows" in text
-    assert "2.0 (task 1)" in text
-    assert "(–, h1)" in text
-    drawn = draw_operators(metrics, 4, tmp_path / "graph.png", [("lines", "split"), ("lines", "count")])
-    assert drawn.stat().st_size > 5000

@@ -10,8 +10,17 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
 
-from tidegate.adapters.host.probes import PressureProbe, Probe, choose_probe
+from tidegate.adapters.host.probes import NoProbe, PressureProbe, Probe, choose_probe
 from tidegate.domain import HostSample
+from tidegate.domain.capability import Capability
+from tidegate.evaluate.saturation import MUCH_INFLATED
+
+_PROBES = {
+    "resctrl": "memory bandwidth from resctrl",
+    "perf": "memory bandwidth from perf's uncore counters",
+    "pressure": "the kernel's pressure stalls",
+}
+"""What each probe reads, by its name."""
 
 
 class _Machine(Protocol):
@@ -77,7 +86,8 @@ class HostWatch:
     def __init__(self, works_here: bool) -> None:
         self._machine = _machine()
         self._pressure = PressureProbe()
-        self._probe: Probe | None = choose_probe() if works_here else None
+        self._works_here = works_here
+        self._probe: Probe = choose_probe() if works_here else NoProbe()
 
     def sample(self) -> HostSample:
         """One sample; the busy share is since the last one."""
@@ -90,5 +100,16 @@ class HostWatch:
             cpu_pressure=pressure.cpu_pressure if pressure else None,
             memory_bytes=memory_bytes,
             memory_free_bytes=free_bytes,
-            signal=self._probe.read(now_s) if self._probe else None,
+            signal=self._probe.read(now_s),
         )
+
+    def capability(self) -> Capability:
+        """How saturation of the executors' machine is recognised, for service classes."""
+        if self._probe.name:
+            return Capability(
+                "saturation", True, f"by {_PROBES[self._probe.name]}, if rows are slower than learned too"
+            )
+        why = "this machine shows neither memory bandwidth nor pressure stalls"
+        why = why if self._works_here else "executors run on machines that cannot be probed from the driver"
+        times = f"only service times count, from {MUCH_INFLATED:g} times the learned cost of a row"
+        return Capability("saturation", False, f"{why}; {times}")

@@ -23,7 +23,9 @@ class Probe(Protocol):
     """Reads one host."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The source of its readings; empty for the probe that reads nothing."""
+        ...
 
     def read(self, now_s: float) -> HostSignal | None:
         """The current value; None if reading failed, or if this is the first of two readings that are needed."""
@@ -135,7 +137,7 @@ class PressureProbe:
 class NoProbe:
     """No probe is available: saturation is judged by service times alone."""
 
-    name = "none"
+    name = ""
 
     def read(self, now_s: float) -> HostSignal | None:
         return None

@@ -325,6 +325,7 @@ def _operator(count: OperatorCount, stage: StageSample, progress: Progress, stat
         state_commit_s=state.commit_s if state else None,
         executors=tuple(executor for _, executor in sorted(stage.executors.items())),
         failed_tasks=stage.failed,
+        rows_transferred=stage.rows_transferred,
     )
 
 

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from tidegate.adapters.host.hostwatch import HostWatch
 from tidegate.adapters.spark.applications import ApplicationBook
 from tidegate.adapters.spark.backgroundrebalance import Note, Rebalancer
-from tidegate.adapters.spark.executors import ExecutorPoolKeeper
+from tidegate.adapters.spark.executors import ExecutorPoolKeeper, works_on_this_machine
 from tidegate.adapters.spark.kafka import KafkaWatch
 from tidegate.adapters.spark.limits import SourceLimits, admission_of
 from tidegate.adapters.spark.schedulerpools import SchedulerPools
@@ -86,7 +86,7 @@ class SparkCluster:
         self._unmeasured = Unmeasured(note)
         self._state = StatePlaces(spark.sparkContext, policy.guards.move_old_rocksdb)
         self._moving = False
-        self._host = HostWatch(works_here=(spark.sparkContext.master or "").startswith("local"))
+        self._host = HostWatch(works_here=works_on_this_machine(spark.sparkContext))
         self._watcher.start()
         self.restartable: dict[str, RestartableQuery] = {}
         self.pools = SchedulerPools(spark.sparkContext, {name: rule.weight for name, rule in policy.classes.items()})
@@ -180,8 +180,8 @@ class SparkCluster:
     def capabilities(self) -> tuple[Capability, ...]:
         """Which knobs work here, and why the others do not."""
         admission = (self._admission(name, state) for name, state in self._states.items())
-        here = (*self._features.capabilities(), self._pool.capability(), self.pools.capability())
-        return (*here, *admission, *self._state.capabilities())
+        here = (self._pool.capability(), self.pools.capability(), self._host.capability())
+        return (*self._features.capabilities(), *here, *admission, *self._state.capabilities())
 
     def close(self) -> None:
         """Stop listening. The context is not used after this."""

@@ -222,6 +222,11 @@ def memory_bytes(sc: SparkContext) -> int:
     return int(_scala_context(sc).conf().getSizeAsBytes(name, "1g"))
 
 
+def works_on_this_machine(sc: SparkContext) -> bool:
+    """Do executors run on the driver's machine? In the driver itself, or as processes beside it."""
+    return (sc.master or "").startswith("local")
+
+
 def dynamic_allocation(sc: SparkContext) -> bool:
     """Does Spark's dynamic allocation control the pool?"""
     return bool(_scala_context(sc).executorAllocationManager().isDefined())

@@ -47,6 +47,9 @@ class StageSample:
     write_s: float
     rows_in: int
     rows_out: int
+    """Written to the shuffle or by the sink."""
+    rows_transferred: int
+    """Written to the shuffle."""
     bytes_in: int
     bytes_out: int
     launched_s: float | None
@@ -94,6 +97,7 @@ class StageSample:
             cpu_s=self.cpu_s - last.cpu_s,
             write_s=0.0,
             rows_out=0,
+            rows_transferred=0,
             bytes_out=0,
             completed_s=edge_s,
             longest_task_s=None,
@@ -331,6 +335,7 @@ def _stage(fields: list[str]) -> tuple[BatchKey, int, StageSample | None]:
             write_s=write_ns / 1e9,
             rows_in=read + fetched,
             rows_out=shuffled + written,
+            rows_transferred=shuffled,
             bytes_in=bytes_in,
             bytes_out=bytes_out,
             launched_s=int(launched_ms) / 1e3 if launched_ms else None,

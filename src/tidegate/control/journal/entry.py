@@ -18,8 +18,8 @@ class Entry:
     """None if it was not requested or is past the retention period."""
     decision: Decision | None
     receipt: Receipt | None
-    outcome: Mapping[str, Any] | None = None
-    """The measured outcome of the decision, once it is known."""
+    outcomes: tuple[Mapping[str, Any], ...] = ()
+    """The measured outcomes of the decision, one by application, once they are known."""
     number: int = field(default=0, compare=False)
     """Its position in the journal, increasing."""
 

@@ -23,11 +23,11 @@ class MemoryJournal:
         self.entries.append(Entry(observation.time_s, observation, decision, receipt, number=number))
 
     def judge(self, step: int, body: Mapping[str, Any]) -> None:
-        """Store the outcome of the newest decision with this step."""
+        """Add an outcome to the newest decision with this step."""
         for place in range(len(self.entries) - 1, -1, -1):
             entry = self.entries[place]
             if entry.decision is not None and entry.decision.step == step:
-                self.entries[place] = replace(entry, outcome=dict(body))
+                self.entries[place] = replace(entry, outcomes=(*entry.outcomes, dict(body)))
                 return
 
     def note(self, time_s: float, event: str, text: str) -> None:

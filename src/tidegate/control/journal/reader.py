@@ -41,11 +41,11 @@ def read_journal(
         trees = (
             _trees(database, start_s, end_s, after, None if observations else "o")
             if version_of(database, path) == VERSION
-            else ((tree, None) for tree in read_v1(database, after))
+            else ((tree, []) for tree in read_v1(database, after))
         )
-        for tree, outcome in trees:
+        for tree, outcomes in trees:
             try:
-                found = from_tree(RollUp, tree) if "applications" in tree else entry_of(tree, outcome, observations)
+                found = from_tree(RollUp, tree) if "applications" in tree else entry_of(tree, outcomes, observations)
             except ValueError as error:
                 line = str(error).splitlines()[0]
                 raise InvalidInput(
@@ -102,7 +102,7 @@ def _damage_said(path: Path) -> Iterator[None]:
 
 def _trees(
     database: sqlite3.Connection, start_s: float, end_s: float, after: int, leave_out: str | None
-) -> Iterator[tuple[dict[str, Any], dict[str, Any] | None]]:
+) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
     """Plain values of the blocks and then of the tail, with outcomes.
 
     A writer may seal rows while they are read, so each query is short. Steps already returned from the tail are
@@ -153,11 +153,13 @@ class RecordedOutcomes:
         self._numberings = [row[0] for row in database.execute("SELECT first FROM numberings ORDER BY first")]
         self._any = database.execute("SELECT 1 FROM outcomes LIMIT 1").fetchone() is not None
 
-    def of(self, tree: dict[str, Any]) -> dict[str, Any] | None:
+    def of(self, tree: dict[str, Any]) -> list[dict[str, Any]]:
+        """One for each application whose prediction was judged, in that order."""
         if not self._any or "d" not in tree or tree["d"] is None:
-            return None
+            return []
         numbering = self._numberings[bisect_right(self._numberings, tree["i"]) - 1]
         row = self._database.execute(
             "SELECT body FROM outcomes WHERE numbering = ? AND step = ?", (numbering, tree["d"]["step"])
         ).fetchone()
-        return None if row is None else json.loads(row[0])
+        found = [] if row is None else json.loads(row[0])
+        return found if isinstance(found, list) else [found]

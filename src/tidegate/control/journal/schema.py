@@ -4,7 +4,7 @@
 |---|---|
 | `tail` | the newest steps, a row each (see `tail`) |
 | `blocks` | stretches of older steps (see `block`); `kind` is `exact`, or `rolled` for minutes past the retention |
-| `outcomes` | measured outcomes of decisions, by numbering and step |
+| `outcomes` | measured outcomes of decisions, by numbering and step: a list, or one alone from before 0.2 |
 | `numberings` | entries at which decisions started to count from 1 again |
 | `notes` | events of the controller itself |
 | `blobs` | knowledge and policy, by name |

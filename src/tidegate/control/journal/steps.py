@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tidegate.control.journal.entry import Entry
@@ -20,13 +20,13 @@ def tree_of(observation: Observation, decision: Decision | None, receipt: Receip
     }
 
 
-def entry_of(tree: Mapping[str, Any], outcome: Mapping[str, Any] | None = None, observations: bool = True) -> Entry:
+def entry_of(tree: Mapping[str, Any], outcomes: Sequence[Mapping[str, Any]] = (), observations: bool = True) -> Entry:
     """The entry that was recorded. Leaving out the observation is much faster."""
     return Entry(
         tree["t"],
         from_tree(Observation, tree["o"]) if observations and tree["o"] is not None else None,
         None if tree["d"] is None else from_tree(Decision, tree["d"]),
         None if tree["r"] is None else from_tree(Receipt, tree["r"]),
-        outcome,
+        tuple(outcomes),
         tree.get("i", 0),
     )

@@ -32,6 +32,11 @@ _OPEN_WAIT_S = 5.0
 _WRITE_WAIT_S = 0.1  # the control loop waits no longer than this for a lock
 _LONGEST_RETRY_S = 30.0
 _CHECKPOINT_EVERY = 256  # steps
+_ADD_OUTCOME = """
+INSERT INTO outcomes VALUES ((SELECT max(first) FROM numberings), ?1, '[' || ?2 || ']')
+ON CONFLICT (numbering, step) DO UPDATE SET body =
+    CASE WHEN body LIKE '[%' THEN rtrim(body, ']') ELSE '[' || body END || ',' || ?2 || ']'
+"""  # plain text functions, because not every SQLite has those for JSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +114,8 @@ class SqliteJournal:
         )
 
     def judge(self, step: int, body: Mapping[str, Any]) -> None:
-        """Record the outcome of the newest decision with this step. A later judgement replaces it."""
-        self._write(
-            _Statement(
-                "INSERT OR REPLACE INTO outcomes VALUES ((SELECT max(first) FROM numberings), ?, ?)",
-                (step, json.dumps(body, separators=(",", ":"))),
-            )
-        )
+        """Add an outcome to the newest decision with this step. A decision has one for each application."""
+        self._write(_Statement(_ADD_OUTCOME, (step, json.dumps(body, separators=(",", ":")))))
 
     # knowledge
 

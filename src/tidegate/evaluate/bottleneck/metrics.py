@@ -46,6 +46,8 @@ class OperatorMetrics:
     out_bytes_per_s: float | None = None
     failed_tasks: float = 0.0
     """Failed attempts."""
+    rows_transferred: float | None = None
+    """Rows written to the shuffle for the next operator."""
 
     @property
     def service_s_per_row(self) -> float | None:
@@ -208,6 +210,7 @@ def _operator(
         in_bytes_per_s=links.incoming.get(latest.name),
         out_bytes_per_s=links.outgoing.get(latest.name),
         failed_tasks=_mean_of([stage.failed_tasks or 0 for stage in samples]),
+        rows_transferred=_mean([stage.rows_transferred for stage in samples]),
     )
 
 

@@ -16,7 +16,7 @@ from tidegate.domain.cost import BatchCost
 from tidegate.evaluate.evaluation import Evaluation
 from tidegate.evaluate.expected import ALL_AT_ONCE
 from tidegate.evaluate.table import Flags, Floats, Ints
-from tidegate.model.queueing import bulk_response
+from tidegate.model.bulkresponse import bulk_response
 from tidegate.plan.classes.mpc import ClassArrays, Load
 from tidegate.plan.proposersettings import PredictiveSettings
 

@@ -223,20 +223,19 @@ export function drawNotes(notes) {
 }
 
 export function drawDetail(detail, last) {
-  const decision = detail.decision, outcomes = detail.receipt ? detail.receipt.actions : [];
+  const decision = detail.decision, answers = detail.receipt ? detail.receipt.actions : [];
   const section = (name, ...children) => children.flat().length ? [el("h3", {}, name), ...children] : [];
   const list = (lines) => lines.length ? [el("ul", {}, lines.map((line) => el("li", {}, line)))] : [];
-  const judged = detail.outcome ? [detail.outcome] : [];
   const rows = decision.predictions.map((one) => {
-    const came = judged.find((each) => each.prediction.application === one.application);
-    return [one.application, seconds(one.p99_s), came ? seconds(came.p99_s) : one.due_s > last ? "not due yet" : "superseded", percent(one.late_share), came ? percent(came.late_share) : "", clock(one.due_s)];
+    const came = detail.outcomes.find(({ prediction }) => prediction.application === one.application && (prediction.interval_s ?? null) === (one.interval_s ?? null));
+    return [one.application, seconds(one.p99_s), came ? seconds(came.p99_s) : one.due_s > last ? "not due yet" : "not compared", percent(one.late_share), came ? percent(came.late_share) : "", clock(one.due_s)];
   });
   fill(document.querySelector("#detail .content"),
     el("h2", {}, decision.action_texts.length ? decision.action_texts.join(", ") : "Held"),
     el("p", { class: "hint" }, `${clock(detail.time_s, true)}, step ${decision.step}`),
     ...section("Reasons", list(decision.reasons.map((reason) => reason.text))),
     ...section("Held back", list(decision.held.map((held) => `${held.guard}: ${held.reason.text}`))),
-    ...section("Receipt", list(outcomes.map((one, place) => `${decision.action_texts[place] ?? one.action.kind}: ${one.outcome}${one.note ? " (" + one.note + ")" : ""}`))),
+    ...section("Receipt", list(answers.map((one, place) => `${decision.action_texts[place] ?? one.action.kind}: ${one.outcome}${one.note ? " (" + one.note + ")" : ""}`))),
     ...section("Prediction and outcome", rows.length ? [el("div", { class: "scroll" }, el("table", {}, el("tr", {}, ["application", "p99 predicted", "measured", "over the objective", "measured", "due"].map((head) => el("th", {}, head))), rows.map((row) => el("tr", {}, row.map((cell) => el("td", {}, cell))))))] : []),
     ...section("Advice", list(decision.advice.map((one) => one.reason.text))),
     ...section("Not trusted", list(decision.assessments.filter((one) => !one.usable && one.reason).map((one) => `${one.application}: ${one.reason.text}`))),
