@@ -105,6 +105,8 @@ class Arbiter:
         # Bursts that end before an executor has started need their executors in advance.
         past = pool.hindsight.least
         least = max(evaluation.executor_bounds[0], past.size if past is not None else 0)
+        if pool.outcomes is not None:  # utility that is missing now cannot be made up for later
+            least = max(least, pool.outcomes.worthwhile)
         calm = len(pool.changed) < USUAL_CHANGES
         for proposal in proposals:
             action = proposal.action

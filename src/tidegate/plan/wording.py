@@ -9,6 +9,9 @@ from tidegate.plan.demand import busy_slots
 from tidegate.plan.hindsight import Need
 from tidegate.plan.outcomes import Outcomes
 
+_MATTERS = 0.05
+"""Price or utility, as a share of the cost of the largest pool, above which a reason mentions it."""
+
 
 def account_of(
     usable: list[ApplicationEvaluation], outcomes: Outcomes, now: int, wanted: int, slots_per_executor: int
@@ -25,6 +28,22 @@ def account_of(
     )
     if wanted != now:
         text += f" with {executors(now)}, {share(outcomes.late_share[worst.name][then])} with {wanted}"
+    return text + _required(outcomes, now, wanted)
+
+
+def _required(outcomes: Outcomes, now: int, wanted: int) -> str:
+    """The row of a QoS table that costs the most, and the QoS graphs that gain the most, if they matter."""
+    at, then = outcomes.at(now), outcomes.at(wanted)
+    text = ""
+    row = max(outcomes.rows, key=lambda row: max(row.price[at], row.price[then]), default=None)
+    if row is not None and max(row.price[at], row.price[then]) >= _MATTERS:
+        text += f"; the QoS table of {row.application} has {row.row}: {share(row.over_share[at])} would exceed it"
+        text += f" with {executors(now)}, {share(row.over_share[then])} with {wanted}" if wanted != now else ""
+    if outcomes.utility and wanted != now:
+        name, utility = max(outcomes.utility.items(), key=lambda one: abs(one[1][then] - one[1][at]))
+        if abs(utility[then] - utility[at]) >= _MATTERS:
+            text += f"; the QoS graphs of {name} give {utility[at]:.2f} with {executors(now)}, "
+            text += f"{utility[then]:.2f} with {wanted}"
     return text
 
 
