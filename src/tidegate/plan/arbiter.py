@@ -74,9 +74,8 @@ class Arbiter:
         if any(proposal.pause_s > 0 for proposal in proposals):
             proposals, too_dear = hold_dear_restarts(proposals, evaluation)
         predictions = tuple([prediction for plan in plans for prediction in plan.predictions])
-        proposals, put_off = self._put_off(
-            proposals, evaluation, {prediction.application for prediction in predictions}
-        )
+        names = tuple(dict.fromkeys([prediction.application for prediction in predictions]))
+        proposals, put_off = self._put_off(proposals, evaluation, names)
         needed: dict[str, float] = {}
         for plan in plans:
             needed |= plan.needed_slots
@@ -94,7 +93,7 @@ class Arbiter:
             proposer.learn(decision, receipt)
 
     def _put_off(
-        self, proposals: tuple[Proposal, ...], evaluation: Evaluation, names: set[str]
+        self, proposals: tuple[Proposal, ...], evaluation: Evaluation, names: tuple[str, ...]
     ) -> tuple[tuple[Proposal, ...], tuple[Reason, ...]]:
         """Queueing is cheaper than executors, so the part of a growth that can wait is postponed."""
         if not proposals:
