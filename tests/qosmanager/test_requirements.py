@@ -13,6 +13,7 @@ from tidegate.adapters.sim import SimApplication, SimCluster, SimOperator
 from tidegate.cli.app import app
 from tidegate.control.controller import Controller
 from tidegate.control.journal import MemoryJournal
+from tidegate.control.knowledge import Knowledge
 from tidegate.control.runner import Runner
 from tidegate.domain import Decision, Proposal, Reason, ScaleExecutors, SetBatchInterval, SetParallelism
 from tidegate.domain.codec import to_json
@@ -165,6 +166,22 @@ def test_a_graph_buys_the_speed_that_it_values() -> None:
 )
 def test_a_graph_that_gives_no_utility_to_more_speed_buys_nothing(points: list[tuple[float, float]]) -> None:
     assert sizes(played(CALM, qos_graphs=[graph(*points)])[1]) == []
+
+
+def test_a_restarted_controller_decides_the_same() -> None:
+    rule = {"qos_table": [row(1.8)], "qos_graphs": [graph((1.5, 1.0), (2.0, 0.0))]}
+    policy = Policy.model_validate({"objective": {"latency_s": 20.0}, "applications": {"app": rule}})
+    _, entries = simulated(Burst(base=100, peak=900, start_s=40, duration_s=40), policy, 120.0, seed=1)
+    controller = Controller(policy)
+    for number, entry in enumerate(entries):
+        if number % 20 == 10:
+            controller = Controller(policy, Knowledge.from_bytes(controller.knowledge.to_bytes()))
+        assert entry.observation is not None
+        decision = controller.step(entry.observation)
+        assert decision == entry.decision
+        if entry.receipt is not None:
+            controller.learn(decision, entry.receipt)
+    assert any(sizes([entry.decision]) for entry in entries if entry.decision is not None)
 
 
 # other knobs
