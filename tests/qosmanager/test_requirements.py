@@ -18,7 +18,7 @@ from tidegate.control.runner import Runner
 from tidegate.domain import Decision, Proposal, Reason, ScaleExecutors, SetBatchInterval, SetParallelism
 from tidegate.domain.codec import to_json
 from tidegate.domain.policy import Policy
-from tidegate.load import Burst, Constant, LoadProfile
+from tidegate.load import Burst, Constant, LoadProfile, Spikes, Sum
 from tidegate.model import rollout as model
 from tidegate.plan import outcomes, patience
 from tidegate.plan.interval import BatchInterval
@@ -143,6 +143,16 @@ def test_a_row_that_needs_more_than_the_pool_keeps_the_pool_and_asks_for_more() 
     assert more is not None
     assert more > 4
     assert met(played(Constant(rate=1200), most=more, qos_table=[row(1.6)])[1]) == [True]
+
+
+def test_executors_that_a_row_needed_in_the_last_bursts_stay() -> None:
+    """Bursts of eight seconds. Within 20 s their rows can wait for executors, within 6 s they cannot."""
+    bursts = Sum((Constant(rate=100), Spikes(height=1400, every_s=120, width_s=8)))
+    _, without = played(bursts)
+    assert not any(reason.code == "hold-hindsight" for one in without for reason in one.reasons)
+    _, decisions = played(bursts, qos_table=[row(6.0)])
+    held = [reason.text for one in decisions for reason in one.reasons if reason.code == "hold-hindsight"]
+    assert "would have been over its QoS table's latency_s at most 6 for 99 % of 60 s: not shrinking" in held[0]
 
 
 # graphs

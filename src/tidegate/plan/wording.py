@@ -82,6 +82,7 @@ def in_hindsight(need: Need) -> str:
     >>> in_hindsight(Need(2, "orders", late_share=0.042, known_s=25.0))
     'with 1 executor, 4.2 % of the rows of orders in the last 25 s would have been over its objective'
     """
+    bound = f"its QoS table's {need.row}" if need.row else "its objective"
     late = f"with {executors(need.size - 1)}, {share(need.late_share)} of the rows of {need.application}"
     span = f"{need.known_s / 60:.0f} min" if need.known_s >= 90 else f"{need.known_s:.0f} s"
-    return f"{late} in the last {span} would have been over its objective"
+    return f"{late} in the last {span} would have been over {bound}"
