@@ -171,6 +171,7 @@ def test_a_graph_buys_the_speed_that_it_values() -> None:
     [
         [(6.0, 1.0), (10.0, 0.0)],  # fast enough
         [(0.5, 1.0), (1.0, 0.0)],  # no executor makes it that fast
+        [(-1.0, 1.0), (0.0, 0.0)],  # nor that
         [(1.0, 1.0), (10.0, 0.0)],  # a little faster is worth a little, and an executor costs more
     ],
 )

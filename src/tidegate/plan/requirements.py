@@ -88,7 +88,7 @@ class Requirements:
         if not self:
             return query
         rows = [LatencyBound(one.bound_s, one.share) for one in self.rows]
-        graphs = [LatencyBound(graph.points[0][0], graph.share or 0.5) for graph in self.graphs]
+        graphs = [LatencyBound(0.0, graph.share or 0.5) for graph in self.graphs]  # only the share is of interest
         return replace(query, bounds=(*rows, *graphs))
 
     def utility(self, found: Outlook) -> Floats:
