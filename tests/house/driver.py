@@ -99,7 +99,7 @@ class Driver:
         """A batch has ended: its stage and its report are in the next answer."""
         busy_ms, ended_ms = round(1000 * (took_s - 0.11)), round(1000 * (began_s + took_s))
         stage = [RUN, batch, batch, 1, _TASKS, busy_ms // 4, 0, round(1000 * began_s) + 80, ended_ms - 30]
-        counts = [2 * busy_ms, busy_ms * 1_500_000, 1, 0, rows, 0, 0, rows, 90 * rows, 90 * rows, 0, 5, 0, 0]
+        counts = [2 * busy_ms, busy_ms * 1_500_000, 1, 0, rows, 0, 0, rows, 90 * rows, 90 * rows, 0, 5, 0, 0, 0]
         where = ",".join(f"{place}:{place % self.executors}" for place in range(_TASKS))
         self.lines += [f"B\t{RUN}\t{batch}\t{batch}", "S\t" + "\t".join(map(str, [*stage, *counts, where]))]
         self.lines += ["P\t" + progress(batch, began_s, took_s, rows, waiting)]

@@ -207,8 +207,8 @@ def test_only_those_that_a_growth_helps_are_asked_whether_it_can_wait(
     outcomes = Outcomes([1, 6], [9.0, 1.0], late, {}, 60.0)
     seen: list[set[str]] = []
 
-    def spy(growth: Proposal, evaluation: Evaluation, names: set[str], *rest: Any, **more: Any) -> Any:
-        seen.append(names)
+    def spy(growth: Proposal, evaluation: Evaluation, names: tuple[str, ...], *rest: Any, **more: Any) -> Any:
+        seen.append(set(names))
         return growth, growth.reason
 
     monkeypatch.setattr(arbiter, "what_cannot_wait", spy)

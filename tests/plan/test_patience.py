@@ -30,3 +30,18 @@ def test_a_burst_is_not_bought_for_where_rows_may_queue() -> None:
 @pytest.mark.parametrize("objective_s", [10.0])
 def test_a_short_objective_cannot_wait(objective_s: float) -> None:
     assert max(grown(objective_s)) >= 4
+
+
+def test_of_equally_patient_applications_the_first_is_named() -> None:
+    """In the order of the applications, whatever order a set of their names would have in this process."""
+    jobs = [
+        SimApplication(name, Burst(40.0, 200.0, 60.0, 10.0), operators=(SimOperator("work", 0.004),))
+        for name in ("flow", "tide", "surge", "ebb", "swell", "wave")
+    ]
+    cluster, journal = SimCluster(jobs, executors=1, slots_per_executor=2, seed=1), MemoryJournal()
+    policy = Policy.model_validate({"objective": {"latency_s": 240.0}, "executors": {"max": 6}})
+    Runner(cluster, Controller(policy), cluster.clock, journal, journal).run(until_s=100.0)
+    reasons = [reason for entry in journal.entries if entry.decision for reason in entry.decision.reasons]
+    waiting = {reason.text.rpartition("because ")[2] for reason in reasons if reason.code == "queue"}
+    first = {f"rows of {name} can wait within their objective of 240 s" for name in ("flow", "tide")}
+    assert waiting == first, "flow at first, and tide once flow does not need the growth any more"

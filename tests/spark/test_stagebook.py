@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidegate.adapters.spark.stages import _MOST_KEPT, StagesByBatch
 from tidegate.adapters.spark.watcher import Look, read_look
 
-DONE = "S run {batch} {stage} 1 2 40 1 1000 1050 70 60000000 5 0 100 0 90 0 800 700 1 7 0 1 0:a,1:b"
+DONE = "S run {batch} {stage} 1 2 40 1 1000 1050 70 60000000 5 0 100 0 90 0 800 700 1 7 0 1 64 0:a,1:b"
 
 
 def done(batch: int, stage: int) -> Look:

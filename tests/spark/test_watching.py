@@ -16,6 +16,8 @@ from tidegate.adapters.spark.attach import Gate
 from tidegate.adapters.spark.settings import Settings
 from tidegate.adapters.spark.topology import Topology
 from tidegate.adapters.spark.watcher import Watcher
+from tidegate.domain import BatchSample
+from tidegate.history.batchrecords import Flattener, Surroundings
 from tidegate.load import Constant, Timeline
 from tidegate_lab.workloads.wordcount import WordCount, check_rows, expected_counts, state_counts
 
@@ -23,6 +25,17 @@ from tidegate_lab.workloads.wordcount import WordCount, check_rows, expected_cou
 def rows_of(spark: SparkSession, rate: float = 100, **options: object) -> DataFrame:
     given = {name: str(value) for name, value in options.items()}
     return spark.readStream.format("tidegate").option("load", str(rate)).options(**given).load()
+
+
+def record(batch: BatchSample) -> dict[str, float]:
+    """What the history keeps of it."""
+    return Flattener().metrics(batch, Surroundings())
+
+
+def types(batch: BatchSample) -> dict[str, list[str]]:
+    found = record(batch)
+    names = ("source", "stateful", "sink")
+    return {one.name: [name for name in names if found[f"{one.name}.is_{name}"]] for one in batch.operators}
 
 
 def test_operators_rows_and_latency_of_a_topology(spark: SparkSession, gate: Gate) -> None:
@@ -45,6 +58,10 @@ def test_operators_rows_and_latency_of_a_topology(spark: SparkSession, gate: Gat
         assert batch.latency is not None
         assert batch.latency.rows == batch.rows
         assert 0 < batch.overhead_s < batch.duration_s  # type: ignore[operator]
+    assert max(recorded["peak_memory_bytes"] for recorded in map(record, seen)) > 0, "aggregating takes memory"
+    assert all(recorded["spill_bytes"] == recorded["tasks_failed"] == 0 for recorded in map(record, seen))
+    assert all(recorded["gc_s"] >= 0 and recorded["state_memory_bytes"] > 0 for recorded in map(record, seen))
+    assert types(seen[-1]) == {"lines": ["source"], "lookup": [], "count": ["stateful", "sink"]}
     check = check_rows(state_counts(spark, query.settings.checkpoint), expected_counts(rows))
     assert (check.rows_out, check.rows_lost, check.rows_doubled) == (rows, 0, 0)
 
@@ -173,6 +190,7 @@ def test_several_sources_and_a_join(spark: SparkSession, gate: Gate) -> None:
     assert left.rows_in is not None
     assert right.rows_in is not None
     assert left.rows_in + right.rows_in == last.rows
+    assert types(last) == {"left": ["source"], "right": ["source"], "match": ["stateful", "sink"]}
 
 
 def test_an_available_now_job_is_seen_though_it_ends(spark: SparkSession, gate: Gate, tmp_path: Path) -> None:

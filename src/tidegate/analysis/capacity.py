@@ -75,6 +75,8 @@ class OperatorCapacity:
     """Highest observed input rate."""
     rows_per_source_row: float | None
     """Its input rows for each row that arrives at the source."""
+    type: str | None = None
+    """Source, stateful, sink or several of these, otherwise stateless; None if it was not recorded."""
 
     def source_rows_per_s(self) -> float | None:
         """The application's load at which this operator is saturated."""
@@ -178,7 +180,23 @@ def _operator(table: MetricTable, name: str, interval_s: float, slots: int | Non
         sustainable_high=free / low if low > 0 else None,
         peak_rows_per_s=float(rows.max()) / interval_s if interval_s > 0 else 0.0,
         rows_per_source_row=per_source,
+        type=component_type(table, name),
     )
+
+
+def component_type(table: MetricTable, operator: str) -> str | None:
+    """What kind of component an operator is, from its columns.
+
+    >>> names = ("count.is_sink", "count.is_source", "count.is_stateful")
+    >>> table = MetricTable("words", names, np.arange(1.0), np.array([[1.0, 0.0, 1.0]]))
+    >>> component_type(table, "count"), component_type(table, "split") is None
+    ('stateful, sink', True)
+    """
+    types = ("source", "stateful", "sink")
+    values = [_latest(table, operator_column(operator, f"is_{name}")) for name in types]
+    if None in values:
+        return None
+    return ", ".join(name for name, value in zip(types, values, strict=True) if value) or "stateless"
 
 
 def _costs(rows: Floats, busy_s: Floats) -> tuple[float, float, float, float]:

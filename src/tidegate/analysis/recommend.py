@@ -136,7 +136,13 @@ def _skew(seen: Evidence) -> str | None:
 def _failures(seen: Evidence) -> str | None:
     failed = seen.table.column("tasks_failed") if "tasks_failed" in seen.table.names else np.zeros(0)
     total = float(np.nansum(failed)) if len(failed) else 0.0
-    return f"{total:.0f} tasks failed or were killed: look at the executors' logs" if total else None
+    if not total:
+        return None
+    starved = seen.table.column("tasks_out_of_memory") if "tasks_out_of_memory" in seen.table.names else np.zeros(0)
+    of_memory = float(np.nansum(starved)) if len(starved) else 0.0
+    if of_memory:
+        return f"{total:.0f} tasks failed, {of_memory:.0f} of them for lack of memory: give executors more memory"
+    return f"{total:.0f} tasks failed or were killed: look at the executors' logs"
 
 
 def _driver(seen: Evidence) -> str | None:

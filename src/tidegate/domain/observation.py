@@ -102,6 +102,8 @@ class MemorySample:
     """Bytes spilled to disk."""
     out_of_memory: int
     """Task attempts that ended because memory ran out."""
+    peak_bytes: int | None = None
+    """Largest execution memory of a task, for sorting, joining and aggregating."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,6 +303,10 @@ class HostSample:
     memory_free_bytes: int | None = None
     signal: HostSignal | None = None
     """Reading of a memory probe, if executors run on this machine."""
+    cpu_user: float | None = None
+    """Part of `cpu_busy` outside the kernel. Known if executors run on this machine."""
+    cpu_system: float | None = None
+    """Part of `cpu_busy` inside the kernel."""
 
 
 @dataclass(frozen=True, slots=True)

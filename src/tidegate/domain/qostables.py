@@ -45,6 +45,8 @@ _OF_APPLICATIONS: frozenset[str] = frozenset(get_args(ApplicationMetric))
 _OF_OPERATORS: frozenset[str] = frozenset(get_args(OperatorMetric))
 ROW_LATENCY = "latency_s"
 """The only metric with a value per row. All others have one value per batch."""
+_SHARE_OF: dict[str, float] = {"latency_p50_s": 0.5, "latency_p90_s": 0.9, "latency_p99_s": 0.99}
+"""Quantiles of row latency: the share of rows that they stand for. The largest latency of a batch is not predicted."""
 
 
 def measured_name(operator: str | None, metric: str) -> str:
@@ -97,6 +99,19 @@ class QosRow(_Measured):
         """What tells it from other rows and graphs of an application."""
         return f"row {self.measured} {self.side} {self.bound:g} {self.percentile:g} {self.window_s:g}"
 
+    @property
+    def share(self) -> float | None:
+        """The share of rows that decisions try to keep within the bound; None if the row is only monitored.
+
+        >>> QosRow(metric="latency_s", bound=2, percentile=0.9).share, QosRow(metric="latency_p50_s", bound=2).share
+        (0.9, 0.5)
+        >>> QosRow(metric="backlog_rows", bound=500).share is None
+        True
+        """
+        if self.side != "at most":
+            return None
+        return self.percentile if self.metric == ROW_LATENCY else _SHARE_OF.get(self.metric)
+
 
 class QosGraph(_Measured):
     """A QoS graph: utility as a piecewise-linear function of a metric, constant beyond the first and last point.
@@ -109,7 +124,7 @@ class QosGraph(_Measured):
     points: Annotated[tuple[tuple[float, Annotated[float, Field(ge=0, le=1)]], ...], Field(min_length=1)] = Field(
         description="Pairs of value and utility (0 to 1), in order of increasing value."
     )
-    least: Share | None = Field(None, description="The required mean utility; default: the utility is only reported.")
+    least: Share | None = Field(None, description="The required mean utility, which is monitored; default: none.")
 
     @model_validator(mode="after")
     def _drawable(self) -> Self:
@@ -137,6 +152,11 @@ class QosGraph(_Measured):
     def key(self) -> str:
         """What tells it from other rows and graphs of an application."""
         return f"graph {self.measured} {self.points} {self.window_s:g}"
+
+    @property
+    def share(self) -> float | None:
+        """The share of rows whose latency the graph values in decisions; None if the graph is only monitored."""
+        return _SHARE_OF.get(self.metric)
 
 
 @lru_cache(maxsize=256)

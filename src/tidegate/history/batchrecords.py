@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,6 +24,8 @@ class Surroundings:
     executors: int | None = None
     requested: int | None = None
     cpu_busy: float | None = None
+    cpu_user: float | None = None
+    cpu_system: float | None = None
     cpu_pressure: float | None = None
     memory_free_bytes: int | None = None
 
@@ -58,12 +61,23 @@ class Flattener:
             "busy_s": batch.busy_s,
             "cpu_s": _total([operator.cpu_s for operator in batch.operators]),
             "communication_s": _total([operator.communication_s for operator in batch.operators]),
+            "fetch_wait_s": _total([operator.fetch_wait_s for operator in batch.operators]),
+            "shuffle_read_bytes": _total([operator.bytes_in for operator in batch.operators]),
+            "shuffle_write_bytes": _total([operator.bytes_out for operator in batch.operators]),
+            "tasks_failed": _total([operator.failed_tasks for operator in batch.operators]),
             "execution_s": _total([operator.execute_latency_s for operator in batch.operators]),
             "state_rows": batch.state_rows,
+            "state_memory_bytes": _largest([operator.state_bytes for operator in batch.operators]),
+            "state_commit_s": _largest([operator.state_commit_s for operator in batch.operators]),
+            "late_rows": batch.dropped_rows,
+            "watermark_delay_s": batch.watermark_gap_s,
+            "planning_s": batch.driver.planning_s if batch.driver else None,
             "slots": around.slots,
             "executors": around.executors,
             "executors_requested": around.requested,
             "host_cpu_busy": around.cpu_busy,
+            "host_cpu_user": around.cpu_user,
+            "host_cpu_system": around.cpu_system,
             "host_cpu_pressure": around.cpu_pressure,
             "host_memory_free_bytes": around.memory_free_bytes,
         }
@@ -82,8 +96,16 @@ class Flattener:
                 "latency_max_s": batch.latency.max_s,
                 "data_delay_s": max(0.0, batch.latency.p50_s - batch.duration_s),
             }
-        for operator in batch.operators:
-            for name, value in _operator_metrics(operator, between_s, around.slots).items():
+        if batch.memory is not None:
+            found |= {
+                "gc_s": batch.memory.gc_s,
+                "spill_bytes": batch.memory.spilled_bytes,
+                "peak_memory_bytes": batch.memory.peak_bytes,
+                "tasks_out_of_memory": batch.memory.out_of_memory,
+            }
+        for place, operator in enumerate(batch.operators):
+            values = _operator_metrics(operator, between_s, around.slots) | _type_of(place, batch.operators)
+            for name, value in values.items():
                 found[operator_column(operator.name, name)] = value
         return {name: float(value) for name, value in found.items() if value is not None}
 
@@ -97,6 +119,8 @@ def _operator_metrics(operator: OperatorSample, between_s: float | None, slots: 
         "cpu_s": operator.cpu_s,
         "communication_s": operator.communication_s,
         "execute_latency_s": operator.execute_latency_s,
+        "tasks_failed": operator.failed_tasks,
+        "executors": len(set(operator.executors)) or None,
     }
     if operator.rows_in and operator.rows_out is not None:
         found["selectivity"] = operator.rows_out / operator.rows_in
@@ -108,9 +132,29 @@ def _operator_metrics(operator: OperatorSample, between_s: float | None, slots: 
     return found
 
 
-def _total(values: list[float | None]) -> float | None:
+def _type_of(place: int, operators: Sequence[OperatorSample]) -> dict[str, float | None]:
+    """What kind of component an operator is. It may be several: in a word count, `count` keeps state and writes.
+
+    The first operator reads a source, and so does every other one that gets rows without fetching them from another
+    operator (a join has two). The last operator writes to the sink.
+    """
+    operator = operators[place]
+    reads = place == 0 or (operator.bytes_in == 0 and bool(operator.rows_in))
+    return {
+        "is_source": float(reads),
+        "is_stateful": float(operator.stateful),
+        "is_sink": float(place == len(operators) - 1),
+    }
+
+
+def _total(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) if known else None
+
+
+def _largest(values: Sequence[float | None]) -> float | None:
+    """Spark reports state by query, so every operator with state shows that of the whole query."""
+    return max((value for value in values if value is not None), default=None)
 
 
 @dataclass(slots=True)
@@ -160,6 +204,8 @@ def surroundings(observation: Observation) -> Surroundings:
         executors=observation.pool.registered,
         requested=observation.pool.requested,
         cpu_busy=max((host.cpu_busy for host in hosts if host.cpu_busy is not None), default=None),
+        cpu_user=max((host.cpu_user for host in hosts if host.cpu_user is not None), default=None),
+        cpu_system=max((host.cpu_system for host in hosts if host.cpu_system is not None), default=None),
         cpu_pressure=max((host.cpu_pressure for host in hosts if host.cpu_pressure is not None), default=None),
         memory_free_bytes=min(
             (host.memory_free_bytes for host in hosts if host.memory_free_bytes is not None), default=None

@@ -214,10 +214,12 @@ class EventLog:
 
 def _batch(report: Progress, stages: list[StageTotals], *, warming: bool) -> BatchSample:
     named = report.operators if len(report.operators) == len(stages) else ()
+    # Counters are missing where state is kept. Without counters, state is kept in the last stage.
+    keeps_state = report.state is not None
     operators = tuple(
-        operator_of(named[n].name, stage, named[n].rows_in, named[n].rows_out)
+        operator_of(named[n].name, stage, named[n].rows_in, named[n].rows_out, keeps_state and named[n].rows_in is None)
         if named
-        else operator_of(f"stage{n}", stage, None, None)
+        else operator_of(f"stage{n}", stage, None, None, keeps_state and n == len(stages) - 1)
         for n, stage in enumerate(stages)
     )
     working_s = sum(stage.execute_latency_s or 0.0 for stage in stages) or report.add_batch_s

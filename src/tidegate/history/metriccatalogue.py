@@ -41,14 +41,21 @@ class Metric:
     source: str
     meaning: str
     per_operator: bool = False
+    live: bool = True
+    """False if only event logs and files of progress reports have it."""
 
 
 _PROGRESS, _STAGES, _OFFSETS = "progress report", "stages", "progress report (offsets)"
 _EVENTS, _SKETCH, _POOL = "event log (tasks)", "KLL sketch of event time", "executor pool"
+_STAT = "/proc/stat"
 
 
 def _operator(name: str, level: Level, unit: str, kind: Kind, source: str, meaning: str) -> Metric:
     return Metric(name, level, unit, kind, source, meaning, per_operator=True)
+
+
+def _logged(name: str, level: Level, unit: str, kind: Kind, source: str, meaning: str) -> Metric:
+    return Metric(name, level, unit, kind, source, meaning, live=False)
 
 
 METRICS: tuple[Metric, ...] = (
@@ -66,7 +73,7 @@ METRICS: tuple[Metric, ...] = (
     ),
     # topology
     Metric("rows", Level.TOPOLOGY, "rows", Kind.METER, _OFFSETS, "rows in the batch (the window's size)"),
-    Metric("output_rows", Level.TOPOLOGY, "rows", Kind.METER, _PROGRESS, "rows written to the sink"),
+    _logged("output_rows", Level.TOPOLOGY, "rows", Kind.METER, _PROGRESS, "rows written to the sink"),
     Metric("trigger_interval_s", Level.TOPOLOGY, "s", Kind.GAUGE, _PROGRESS, "trigger interval (the window's step)"),
     Metric("admission_rows", Level.TOPOLOGY, "rows", Kind.GAUGE, "source gate", "maximum rows per trigger"),
     Metric("state_rows", Level.TOPOLOGY, "rows", Kind.GAUGE, _PROGRESS, "rows in the state stores"),
@@ -78,14 +85,16 @@ METRICS: tuple[Metric, ...] = (
     Metric("warming", Level.SCHEDULER, "0 or 1", Kind.GAUGE, _PROGRESS, "the first batch of a run, on cold processes"),
     Metric("overhead_s", Level.SCHEDULER, "s", Kind.METER, _STAGES, "time of the batch in which no task could run"),
     Metric("planning_s", Level.SCHEDULER, "s", Kind.METER, _PROGRESS, "query planning"),
-    Metric("latest_offset_s", Level.SCHEDULER, "s", Kind.METER, _PROGRESS, "asking for the latest offsets"),
-    Metric("wal_commit_s", Level.SCHEDULER, "s", Kind.METER, _PROGRESS, "writing the offset log"),
-    Metric("commit_offsets_s", Level.SCHEDULER, "s", Kind.METER, _PROGRESS, "writing the commit log"),
+    _logged("latest_offset_s", Level.SCHEDULER, "s", Kind.METER, _PROGRESS, "asking for the latest offsets"),
+    _logged("wal_commit_s", Level.SCHEDULER, "s", Kind.METER, _PROGRESS, "writing the offset log"),
+    _logged("commit_offsets_s", Level.SCHEDULER, "s", Kind.METER, _PROGRESS, "writing the commit log"),
     # cluster
     Metric("executors", Level.CLUSTER, "executors", Kind.GAUGE, _POOL, "registered"),
     Metric("executors_requested", Level.CLUSTER, "executors", Kind.GAUGE, _POOL, "requested from the cluster manager"),
     Metric("slots", Level.CLUSTER, "slots", Kind.GAUGE, _POOL, "tasks that can run at the same time"),
-    Metric("host_cpu_busy", Level.CLUSTER, "1", Kind.GAUGE, "/proc/stat", "busy share of the CPUs of the busiest host"),
+    Metric("host_cpu_busy", Level.CLUSTER, "1", Kind.GAUGE, _STAT, "busy share of the CPUs of the busiest host"),
+    Metric("host_cpu_user", Level.CLUSTER, "1", Kind.GAUGE, _STAT, "part of it outside the kernel"),
+    Metric("host_cpu_system", Level.CLUSTER, "1", Kind.GAUGE, _STAT, "part of it inside the kernel"),
     Metric("host_cpu_pressure", Level.CLUSTER, "1", Kind.GAUGE, "/proc/pressure", "share of time waiting for a CPU"),
     Metric("host_memory_free_bytes", Level.CLUSTER, "bytes", Kind.GAUGE, "/proc/meminfo", "free, on the fullest host"),
     # QoS
@@ -100,21 +109,27 @@ METRICS: tuple[Metric, ...] = (
     Metric("backlog_rows", Level.QOS, "rows", Kind.GAUGE, _OFFSETS, "arrived and not in a batch yet"),
     Metric("busy_s", Level.QOS, "slot-s", Kind.METER, _STAGES, "slot-seconds of all tasks"),
     Metric("cpu_s", Level.QOS, "CPU-s", Kind.METER, _STAGES, "CPU seconds of all tasks"),
-    Metric("peak_memory_bytes", Level.QOS, "bytes", Kind.GAUGE, _EVENTS, "largest execution memory of a task"),
+    Metric("peak_memory_bytes", Level.QOS, "bytes", Kind.GAUGE, _STAGES, "largest execution memory of a task"),
     Metric("utilisation", Level.QOS, "1", Kind.GAUGE, _STAGES, "busy share of the slots between two batch starts"),
     # component
-    Metric("tasks", Level.COMPONENT, "tasks", Kind.METER, _EVENTS, "tasks that ended"),
-    Metric("tasks_failed", Level.COMPONENT, "tasks", Kind.METER, _EVENTS, "tasks that failed or were killed"),
+    _logged("tasks", Level.COMPONENT, "tasks", Kind.METER, _EVENTS, "tasks that ended"),
+    Metric("tasks_failed", Level.COMPONENT, "tasks", Kind.METER, _STAGES, "failed tasks (event logs: or killed)"),
+    Metric("tasks_out_of_memory", Level.COMPONENT, "tasks", Kind.METER, _STAGES, "of these, for lack of memory"),
     Metric("communication_s", Level.COMPONENT, "slot-s", Kind.METER, _STAGES, "fetching and writing shuffle data"),
-    Metric("fetch_wait_s", Level.COMPONENT, "slot-s", Kind.METER, _EVENTS, "waiting for shuffle data"),
-    Metric("gc_s", Level.COMPONENT, "s", Kind.METER, _EVENTS, "garbage collection during tasks"),
-    Metric("deserialise_s", Level.COMPONENT, "slot-s", Kind.METER, _EVENTS, "deserialising tasks on executors"),
-    Metric("input_bytes", Level.COMPONENT, "bytes", Kind.METER, _EVENTS, "read from the source"),
-    Metric("shuffle_read_bytes", Level.COMPONENT, "bytes", Kind.METER, _EVENTS, "shuffle data read"),
-    Metric("shuffle_write_bytes", Level.COMPONENT, "bytes", Kind.METER, _EVENTS, "shuffle data written"),
-    Metric("spill_bytes", Level.COMPONENT, "bytes", Kind.METER, _EVENTS, "spilled to disk"),
-    Metric("task_skew", Level.COMPONENT, "1", Kind.GAUGE, _EVENTS, "slowest ÷ median task, in the worst stage"),
+    Metric("fetch_wait_s", Level.COMPONENT, "slot-s", Kind.METER, _STAGES, "waiting for shuffle data"),
+    Metric("gc_s", Level.COMPONENT, "s", Kind.METER, _STAGES, "garbage collection during tasks"),
+    _logged("deserialise_s", Level.COMPONENT, "slot-s", Kind.METER, _EVENTS, "deserialising tasks on executors"),
+    _logged("input_bytes", Level.COMPONENT, "bytes", Kind.METER, _EVENTS, "read from the source"),
+    Metric("shuffle_read_bytes", Level.COMPONENT, "bytes", Kind.METER, _STAGES, "shuffle data read"),
+    Metric("shuffle_write_bytes", Level.COMPONENT, "bytes", Kind.METER, _STAGES, "shuffle data written"),
+    Metric("spill_bytes", Level.COMPONENT, "bytes", Kind.METER, _STAGES, "spilled to disk"),
+    _logged("task_skew", Level.COMPONENT, "1", Kind.GAUGE, _EVENTS, "slowest ÷ median task, in the worst stage"),
+    _operator("is_source", Level.COMPONENT, "0 or 1", Kind.GAUGE, _STAGES, "its type: reads a source"),
+    _operator("is_stateful", Level.COMPONENT, "0 or 1", Kind.GAUGE, _STAGES, "its type: keeps state"),
+    _operator("is_sink", Level.COMPONENT, "0 or 1", Kind.GAUGE, _STAGES, "its type: writes to the sink"),
     _operator("parallelism", Level.COMPONENT, "tasks", Kind.GAUGE, _STAGES, "tasks of the operator"),
+    _operator("executors", Level.COMPONENT, "executors", Kind.GAUGE, _STAGES, "executors that ran its tasks"),
+    _operator("tasks_failed", Level.COMPONENT, "tasks", Kind.METER, _STAGES, "failed tasks (event logs: or killed)"),
     _operator("rows_in", Level.COMPONENT, "rows", Kind.METER, _STAGES, "rows executed"),
     _operator("rows_out", Level.COMPONENT, "rows", Kind.METER, _STAGES, "rows emitted"),
     _operator("busy_s", Level.COMPONENT, "slot-s", Kind.METER, _STAGES, "slot-seconds of its tasks"),
@@ -153,11 +168,17 @@ def catalogue_page() -> str:
         "Tidegate records these metrics for each application, one row per micro-batch. A column has the metric's",
         "name; the columns of an operator have its name in front (`split.busy_s`). A value that was not measured is",
         "missing, never zero. Gauges are values at an instant, meters are amounts per batch or second, and histograms",
-        "are quantiles over a batch's rows.",
+        "are quantiles over a batch's rows. Metrics with a star are known from event logs and files of progress",
+        "reports only; a live history does not contain them.",
         "",
         "The history is Parquet, `application=NAME/day=YYYY-MM-DD/part-N.parquet`, with `time_s` (commit of the batch,",
         "seconds since the epoch), `batch_id` and the metrics as columns. `pandas.read_parquet(folder)`, DuckDB and",
         "Spark (`mergeSchema`) can read it directly.",
+        "",
+        "An operator's type consists of three columns, because it may be several things: the last operator of a word",
+        "count keeps state and writes to the sink. One that is none of the three is a stateless step in between. Spark",
+        "reports the CPU time of a task as one figure. User and system time are therefore known by host only, and only",
+        "if executors run on the driver's machine (`local[…]` and `local-cluster[…]`). State is reported by query.",
     ]
     for level in Level:
         lines += ["", f"## {level.value[0].upper()}{level.value[1:]} level", ""]
@@ -165,5 +186,6 @@ def catalogue_page() -> str:
         for metric in METRICS:
             if metric.level is level:
                 shown = f"*operator*.`{metric.name}`" if metric.per_operator else f"`{metric.name}`"
+                shown += "" if metric.live else " \\*"
                 lines.append(f"| {shown} | {metric.unit} | {metric.kind} | {metric.source} | {metric.meaning} |")
     return "\n".join(lines) + "\n"

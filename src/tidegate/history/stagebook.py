@@ -172,7 +172,9 @@ def stage_metrics(stages: Iterable[StageTotals]) -> dict[str, float]:
     return found | ({"task_skew": max(skews)} if skews else {})
 
 
-def operator_of(name: str, stage: StageTotals, rows_in: int | None, rows_out: int | None) -> OperatorSample:
+def operator_of(
+    name: str, stage: StageTotals, rows_in: int | None, rows_out: int | None, stateful: bool = False
+) -> OperatorSample:
     """Return a stage as an operator. The query's own counters take precedence over the tasks' figures."""
     read, written = stage.input_rows + stage.shuffle_read_rows, stage.shuffle_write_rows + stage.output_rows
     return OperatorSample(
@@ -184,6 +186,9 @@ def operator_of(name: str, stage: StageTotals, rows_in: int | None, rows_out: in
         communication_s=stage.fetch_wait_s + stage.write_s,
         execute_latency_s=stage.execute_latency_s,
         rows_out=int(written) if rows_out is None else rows_out,
+        bytes_in=int(stage.shuffle_read_bytes),
+        bytes_out=int(stage.shuffle_write_bytes),
+        stateful=stateful,
         failed_tasks=stage.failed,
         rows_transferred=int(stage.shuffle_write_rows),
     )

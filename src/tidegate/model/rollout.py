@@ -41,6 +41,18 @@ def _no_rows() -> Floats:
 
 
 @dataclass(frozen=True, slots=True)
+class LatencyBound:
+    """A latency beside the objective's, and a share of the rows, both of interest to the caller."""
+
+    latency_s: float
+    share: float
+
+    def __post_init__(self) -> None:
+        if self.latency_s < 0 or not 0 < self.share < 1:
+            raise ValueError("a latency bound is 0 or more, and its share of the rows lies between 0 and 1")
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
     """One application as the model sees it now (time 0)."""
 
@@ -75,6 +87,8 @@ class Query:
     """Coefficient of variation of the time between two rows; 1 for Poisson arrivals."""
     driver_load: float = 0.0
     """Share of the driver's time used by other queries. It stretches the overhead."""
+    bounds: tuple[LatencyBound, ...] = ()
+    """Further bounds to predict, such as those of a QoS table."""
 
     def __post_init__(self) -> None:
         if min(self.batch_s, self.row_s, self.overhead_s, self.interval_s, self.batch_left_s, self.batch_rows) < 0:
@@ -139,6 +153,10 @@ class Outlook:
     driver_busy: Floats
     sustained_rows_per_s: Floats
     """Rate that the configuration can sustain in the long run, in its state at the end of the horizon."""
+    over_share: tuple[Floats, ...] = ()
+    """For each of the query's further bounds, the share of rows above its latency."""
+    at_share_s: tuple[Floats, ...] = ()
+    """For each of them, the latency at its share of the rows."""
 
     @property
     def late_rows(self) -> Floats:
@@ -202,7 +220,8 @@ def rollout(
     late = rows_over(query.objective_s, rows, low_s, high_s, deviation_s) / some
     mean = np.einsum("kn,kn->n", rows, (low_s + high_s) / 2) / some
     shares = (0.5, 0.99) if query.percentile == 0.99 else (0.5, 0.99, query.percentile)
-    found = quantiles(shares, rows, low_s, high_s, deviation_s)
+    found = quantiles((*shares, *[bound.share for bound in query.bounds]), rows, low_s, high_s, deviation_s)
+    over = [rows_over(bound.latency_s, rows, low_s, high_s, deviation_s) / some for bound in query.bounds]
     alike = [(c.admission_rows, c.interval_s, c.tasks, c.pause_s) for c in candidates]
     early_late, early_p99 = late, found[1]
     if early_s is not None and early_s < horizon_s:
@@ -210,9 +229,10 @@ def rollout(
         early_late = rows_over(query.objective_s, early, low_s, high_s, deviation_s)
         early_late /= np.maximum(early.sum(axis=0), 1e-12)
         (early_p99,) = quantiles((0.99,), early, low_s, high_s, deviation_s)
-    measures = np.stack((early_late, early_p99, late, mean, *found)).reshape(-1, *shape)
+    measures = np.stack((early_late, early_p99, late, mean, *found, *over)).reshape(-1, *shape)
     measures = never_worse_with_more_slots(measures, slots, alike)
     measures = never_better_with_more_load(measures, paths)
+    further = len(measures) - 2 * len(query.bounds)
     backlog, oldest_s = _left_over(walked, arrived, total, horizon_s)
     batches = np.einsum("kn,kn->n", walked.count, walked.start_s < horizon_s)
     held = np.array([c.slots if c.held is None else c.held for c in candidates])
@@ -228,7 +248,7 @@ def rollout(
         mean_s=measures[3],
         p50_s=measures[4],
         p99_s=measures[5],
-        percentile_s=measures[-1],
+        percentile_s=measures[further - 1],
         early_late_share=measures[0],
         early_p99_s=measures[1],
         backlog_end_rows=backlog.reshape(shape),
@@ -237,6 +257,8 @@ def rollout(
         utilisation=(work / capacity).reshape(shape),
         driver_busy=np.minimum(1.0, query.driver_load + batches * query.overhead_s / horizon_s).reshape(shape),
         sustained_rows_per_s=sustained.reshape(shape),
+        over_share=tuple(measures[further + len(query.bounds) :]),
+        at_share_s=tuple(measures[further : further + len(query.bounds)]),
     )
 
 

@@ -74,9 +74,8 @@ class Arbiter:
         if any(proposal.pause_s > 0 for proposal in proposals):
             proposals, too_dear = hold_dear_restarts(proposals, evaluation)
         predictions = tuple([prediction for plan in plans for prediction in plan.predictions])
-        proposals, put_off = self._put_off(
-            proposals, evaluation, {prediction.application for prediction in predictions}
-        )
+        names = tuple(dict.fromkeys([prediction.application for prediction in predictions]))
+        proposals, put_off = self._put_off(proposals, evaluation, names)
         needed: dict[str, float] = {}
         for plan in plans:
             needed |= plan.needed_slots
@@ -99,7 +98,7 @@ class Arbiter:
         return tuple([reason for _, plan in ordered for reason in plan.reasons])
 
     def _put_off(
-        self, proposals: tuple[Proposal, ...], evaluation: Evaluation, names: set[str]
+        self, proposals: tuple[Proposal, ...], evaluation: Evaluation, names: tuple[str, ...]
     ) -> tuple[tuple[Proposal, ...], tuple[Reason, ...]]:
         """Queueing is cheaper than executors, so the part of a growth that can wait is postponed."""
         if not proposals:
@@ -110,14 +109,16 @@ class Arbiter:
         # Bursts that end before an executor has started need their executors in advance.
         past = pool.hindsight.least
         least = max(evaluation.executor_bounds[0], past.size if past is not None else 0)
+        if pool.outcomes is not None:  # utility that is missing now cannot be made up for later
+            least = max(least, pool.outcomes.worthwhile)
         calm = len(pool.changed) < USUAL_CHANGES
         for proposal in proposals:
             action = proposal.action
             if not isinstance(action, ScaleExecutors) or action.target <= max(evaluation.pool.requested, least):
                 kept.append(proposal)
                 continue
-            helped = pool.outcomes.helped_by(evaluation.pool.requested, action.target) if pool.outcomes else names
-            needy = names & helped or names
+            helped = pool.outcomes.helped_by(evaluation.pool.requested, action.target) if pool.outcomes else set(names)
+            needy = tuple([name for name in names if name in helped]) or names
             now, reason = what_cannot_wait(proposal, evaluation, needy, pool.startup_s, in_parts=calm, least=least)
             kept += [now] if now is not None else []
             reasons += [reason] if reason is not proposal.reason else []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -67,6 +68,11 @@ def query_of(seen: ApplicationEvaluation, now_s: float) -> Query:
         waiting_ages_s=np.linspace(oldest_s, 0.0, groups + 1) if groups else np.zeros(0),
         waiting_rows=np.full(groups, pending / max(groups, 1)),
     )
+
+
+def without_backlog(query: Query) -> Query:
+    """The query in the long run: nothing waits, and no batch is running."""
+    return replace(query, waiting_ages_s=np.zeros(0), waiting_rows=np.zeros(0), batch_left_s=0.0, batch_rows=0.0)
 
 
 def _left_s(batch: RunningBatch, now_s: float, cost: BatchCost, usual_slots: float) -> float:

@@ -7,13 +7,14 @@ longer for their batch. Half and twice the interval are rolled out along the for
 - twice is chosen if it saves half an executor or relieves a busy driver, and rows stay within half of their objective;
 - half is chosen if the objective is in danger and batches would still fit, or if a QoS graph says it is worth it.
 
+The bound of a row of a QoS table is treated like the objective, at the row's own share of the rows (`requirements`).
 Nothing less justifies changing a trigger that the user chose. Through a gate the interval only grows: batches cannot
 come more often than the query's own trigger.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import ceil
 
 import numpy as np
@@ -22,8 +23,9 @@ from tidegate.domain import Decision, Outcome, Prediction, Proposal, Reason, Rec
 from tidegate.domain.cost import BatchCost
 from tidegate.evaluate.evaluation import ApplicationEvaluation, Evaluation
 from tidegate.model.rollout import Candidate, rollout
-from tidegate.plan.demand import path_of, query_of, room_for
+from tidegate.plan.demand import path_of, query_of, room_for, without_backlog
 from tidegate.plan.planner import NOTHING, Plan, Proposer
+from tidegate.plan.requirements import CountedRow, all_requirements_of
 
 _LOOK_EVERY_S = 30.0
 _SETTLES_S = 120.0
@@ -68,6 +70,14 @@ class Option:
     """Slots that the fixed cost of batches keeps busy."""
     driver_busy: float
     utility: float | None
+    """Mean utility of the QoS graphs; None without any that count."""
+    rows: tuple[tuple[CountedRow, float], ...] = ()
+    """Each row of the QoS table that counts, with the latency at its share of the rows."""
+
+    @property
+    def strain(self) -> float:
+        """The largest latency of a row of the QoS table, as a share of its bound."""
+        return max([row.strain(latency_s) for row, latency_s in self.rows], default=0.0)
 
 
 class BatchInterval(Proposer):
@@ -163,17 +173,13 @@ def _options(
     """The long-run outcome of every interval: no backlog, and arrivals along one path of the forecast."""
     assert seen.workload is not None
     steps, slots = ceil(_HORIZON_S / _STEP_S), float(evaluation.pool.slots)
-    query = replace(
-        query_of(seen, evaluation.time_s),
-        waiting_ages_s=np.zeros(0),
-        waiting_rows=np.zeros(0),
-        batch_left_s=0.0,
-        batch_rows=0.0,
-    )
+    needs = all_requirements_of(seen, evaluation)
+    query = needs.asked_of(without_backlog(query_of(seen, evaluation.time_s)))
     share = room_for(seen.place, evaluation, slots)
     candidates = [Candidate(np.full(steps, slots), interval_s=interval_s, share=share) for interval_s in intervals]
     found = rollout(query, path_of(seen, steps, _STEP_S, _HORIZON_S)[path], candidates, _HORIZON_S, _STEP_S)
     cost = seen.workload.cost
+    utility = needs.utility(found)[:, 0].tolist() if needs.graphs else [None] * len(intervals)
     return [
         Option(
             interval_s=interval_s,
@@ -181,19 +187,11 @@ def _options(
             late_share=float(found.late_share[at, 0]),
             batch_slots=_batch_slots(cost, interval_s),
             driver_busy=float(found.driver_busy[at, 0]),
-            utility=_utility(seen, evaluation, float(found.p50_s[at, 0]), float(found.p99_s[at, 0])),
+            utility=utility[at],
+            rows=tuple([(row, float(found.at_share_s[number][at, 0])) for number, row in enumerate(needs.rows)]),
         )
         for at, interval_s in enumerate(intervals)
     ]
-
-
-def _utility(seen: ApplicationEvaluation, evaluation: Evaluation, p50_s: float, p99_s: float) -> float | None:
-    """Mean utility of the QoS graphs for row latency, or None if the policy has none."""
-    rule = evaluation.policy.applications.get(seen.name)
-    latencies = {"latency_p50_s": p50_s, "latency_p99_s": p99_s}
-    graphs = [graph for graph in (rule.qos_graphs if rule else ()) if graph.operator is None]
-    values = [graph.utility(latencies[graph.metric]) for graph in graphs if graph.metric in latencies]
-    return sum(values) / len(values) if values else None
 
 
 def _saves(
@@ -204,7 +202,8 @@ def _saves(
     enough = saved >= _EXECUTOR * evaluation.pool.slots_per_executor
     eases = now.driver_busy > _DRIVER_BUSY and longer.driver_busy < now.driver_busy
     worse = now.utility is not None and longer.utility is not None and longer.utility < now.utility - _WORTH
-    if worse or not (enough or eases) or longer.p99_s > _SLACK * seen.objective.latency_s:
+    tight = longer.p99_s > _SLACK * seen.objective.latency_s or longer.strain > _SLACK
+    if worse or not (enough or eases) or tight:
         return None
     what = f"{saved:.1f} slots" if enough else f"{now.driver_busy - longer.driver_busy:.0%} of the driver"
     text = (
@@ -217,10 +216,15 @@ def _saves(
 def _speeds_up(seen: ApplicationEvaluation, now: Option, shorter: Option) -> tuple[Option, Reason] | None:
     """The shorter interval, if the objective is in danger or lower latency has a value."""
     in_danger = now.p99_s > _DANGER * seen.objective.latency_s and shorter.p99_s < _HELPS * now.p99_s
+    strained = now.strain > _DANGER and shorter.strain < _HELPS * now.strain
     gained = (shorter.utility or 0.0) - (now.utility or 0.0)
-    if not (in_danger or gained >= _WORTH) or shorter.late_share > now.late_share:
+    if not (in_danger or strained or gained >= _WORTH) or shorter.late_share > now.late_share:
         return None
-    why = f"{seen.objective.latency_s:g} s are allowed" if in_danger else f"worth {gained:.2f} more by its QoS graphs"
+    why = f"worth {gained:.2f} more by its QoS graphs"
+    if in_danger:
+        why = f"{seen.objective.latency_s:g} s are allowed"
+    elif strained:
+        why = f"its QoS table has {max(now.rows, key=lambda one: one[0].strain(one[1]))[0].row}"
     text = (
         f"{seen.name}: batches every {shorter.interval_s:g} s instead of {now.interval_s:g} s; 99 % of the rows would "
         f"take up to {shorter.p99_s:.1f} s instead of {now.p99_s:.1f} s, {why}"

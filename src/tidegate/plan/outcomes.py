@@ -6,11 +6,14 @@ in executor-seconds, over a horizon of a few start-ups, averaged over the foreca
 `burn` is the share of the error budget that the current window will have spent. W is the cost of the largest pool over
 the horizon, so half a budget is worth any pool and a tenth of it is worth none. This uses the objective's slack: rows
 that queue and still meet the objective cost nothing.
+
+A row of a QoS table tightens the objective: the dearer of the two counts. Utility that is lost according to QoS graphs
+is added, and a whole utility costs W (`requirements`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate
 from math import ceil
@@ -19,10 +22,11 @@ from operator import attrgetter
 import numpy as np
 
 from tidegate.evaluate.evaluation import ApplicationEvaluation, Evaluation
-from tidegate.evaluate.table import Floats
+from tidegate.evaluate.table import Flags, Floats
 from tidegate.model.rollout import Candidate, Outlook, rollout
 from tidegate.plan.demand import busy_slots, path_of, query_of, room_for
-from tidegate.plan.price import price_of_lateness
+from tidegate.plan.price import price_of_lateness, price_of_row, price_of_utility
+from tidegate.plan.requirements import CountedRow, requirements_of
 
 _STEP_S = 2.0
 _LEAST_HORIZON_S, _MOST_HORIZON_S = 60.0, 300.0
@@ -44,6 +48,8 @@ _COMFORT = 0.8
 """Share of the objective that latencies may reach, at the forecast's upper edge, in a pool to shrink to. A size that
 only just holds the objective would soon be given up again.
 """
+_MOST_OF_IT = 0.25
+"""Part of a tight bound's margin that a pool to shrink to may use up."""
 _MOST_SIZES = 24
 _NO_HELP = 1e-4
 """Share of the rows. If a growth makes a smaller difference to an application, it is not made for it."""
@@ -51,6 +57,18 @@ _JUDGED_S, _JUDGED_BATCHES = 10.0, 3
 """A prediction covers the start of new executors, and then this long or as many batches, whichever is longer. A pool
 that changes often would void predictions for the whole horizon before they fall due.
 """
+
+
+@dataclass(slots=True)
+class RowOutcome:
+    """What a row of a QoS table would come to: one value per size."""
+
+    application: str
+    row: str
+    over_share: list[float]
+    """Expected share of rows over its bound."""
+    price: list[float]
+    """Its price, in costs of the largest pool."""
 
 
 @dataclass(slots=True)
@@ -72,6 +90,11 @@ class Outcomes:
     """Share of the same rows over the objective."""
     judged_s: dict[str, float] = field(default_factory=dict)
     """By application: how far ahead predictions look."""
+    rows: list[RowOutcome] = field(default_factory=list)
+    utility: dict[str, list[float]] = field(default_factory=dict)
+    """By application with QoS graphs: their expected mean utility."""
+    worthwhile: int = 0
+    """The size that the QoS graphs alone justify; 0 without any."""
 
     def at(self, size: int) -> int:
         """Index of this size or of the closest one. If there are very many sizes, only some are rolled out."""
@@ -80,7 +103,7 @@ class Outcomes:
         return min(range(len(self.sizes)), key=lambda place: abs(self.sizes[place] - size))
 
     def helped_by(self, now: int, target: int) -> set[str]:
-        """The applications that need the growth: at the target size fewer of their rows are over the objective.
+        """The applications that need the growth: at the target size fewer of their rows are over an objective or bound.
 
         There may be none: then the growth is for what comes after the horizon.
 
@@ -89,7 +112,8 @@ class Outcomes:
         {'orders'}
         """
         before, after = self.at(now), self.at(target)
-        return {name for name, late in self.late_share.items() if late[after] < late[before] - _NO_HELP}
+        over = [*self.late_share.items(), *((row.application, row.over_share) for row in self.rows)]
+        return {name for name, share in over if share[after] < share[before] - _NO_HELP}
 
 
 def roll_out(evaluation: Evaluation, usable: list[ApplicationEvaluation], startup_s: float) -> Outcomes:
@@ -108,7 +132,11 @@ def roll_out(evaluation: Evaluation, usable: list[ApplicationEvaluation], startu
     p99_s: dict[str, list[float]] = {}
     judged_s = {seen.name: _judged_s(seen, lead_s, horizon_s) for seen in usable}
     comfortable = np.ones(len(sizes), dtype=np.bool_)
+    rows: list[RowOutcome] = []
+    utility: dict[str, list[float]] = {}
+    lost = held + churn
     for seen in usable:
+        needs = requirements_of(seen, evaluation)
         candidates = [
             Candidate(
                 slots,
@@ -119,17 +147,50 @@ def roll_out(evaluation: Evaluation, usable: list[ApplicationEvaluation], startu
             for size, (slots, paid) in zip(sizes, paths, strict=True)
         ]
         arrivals = path_of(seen, steps, _STEP_S, lead_s)
-        query = query_of(seen, evaluation.time_s)
+        query = needs.asked_of(query_of(seen, evaluation.time_s))
         found = rollout(query, arrivals, candidates, horizon_s, _STEP_S, early_s=judged_s[seen.name])
         late_rows = found.late_rows + _late_afterwards(found, arrivals[:, -1], seen.objective.latency_s)
-        cost = cost + worth * price_of_lateness(seen, evaluation, late_rows, found.rows) @ _WEIGHTS
+        price = price_of_lateness(seen, evaluation, late_rows, found.rows)
+        for number, row in enumerate(needs.rows):
+            over_rows = found.over_share[number] * found.rows
+            over_rows = over_rows + _late_afterwards(found, arrivals[:, -1], row.bound_s)
+            of_row = price_of_row(row, seen, evaluation, over_rows, found.rows)
+            price = np.maximum(price, of_row)
+            over_share = (found.over_share[number] @ _WEIGHTS).tolist()
+            rows.append(RowOutcome(seen.name, str(row.row), over_share, (of_row @ _WEIGHTS).tolist()))
+            comfortable &= _comfortable(row, found.at_share_s[number][:, -1])
+        cost = cost + worth * price @ _WEIGHTS
+        if needs.graphs:
+            settled = [
+                replace(one, slots=np.full(steps, float(size * pool.slots_per_executor)), held=None)
+                for size, one in zip(sizes, candidates, strict=True)
+            ]
+            gained = needs.long_run_utility(query, arrivals, settled, _STEP_S)
+            loss = worth * price_of_utility(gained, seen, evaluation) @ _WEIGHTS
+            cost, lost = cost + loss, lost + loss
+            utility[seen.name] = (gained @ _WEIGHTS).tolist()
         late[seen.name] = (found.late_share @ _WEIGHTS).tolist()
         early_late[seen.name] = (found.early_late_share @ _WEIGHTS).tolist()
         p99_s[seen.name] = (found.early_p99_s @ _WEIGHTS).tolist()
         comfortable &= found.percentile_s[:, -1] <= _COMFORT * seen.objective.latency_s
     least = next((size for size, room in zip(sizes, comfortable, strict=True) if room), sizes[-1])
     peak = _peak_size(evaluation, usable)
-    return Outcomes(list(sizes), cost.tolist(), late, p99_s, horizon_s, peak, least, early_late, judged_s)
+    worthwhile = sizes[int(np.argmin(lost))] if utility else 0
+    return Outcomes(
+        list(sizes), cost.tolist(), late, p99_s, horizon_s, peak, least, early_late, judged_s, rows, utility, worthwhile
+    )
+
+
+def _comfortable(row: CountedRow, latency_s: Floats) -> Flags:
+    """Sizes that hold the row with a margin or, if its bound is tight, with most of the margin that is possible.
+
+    A row that no size can hold keeps no executors.
+    """
+    least_s, comfort_s = float(latency_s.min()), _COMFORT * row.bound_s
+    if least_s > row.bound_s:
+        return np.ones(len(latency_s), dtype=np.bool_)
+    tight_s = least_s + _MOST_OF_IT * (row.bound_s - least_s)
+    return np.asarray(latency_s <= (comfort_s if least_s <= comfort_s else tight_s))
 
 
 def _sizes(evaluation: Evaluation, usable: list[ApplicationEvaluation]) -> tuple[int, ...]:

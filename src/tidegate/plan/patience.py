@@ -3,7 +3,8 @@
 The pool proposer assumes that the forecast comes true. While a burst lasts, it looks like a new level, and a pool
 bought for it is paid for long afterwards. So growth is delayed as long as the delay can be made up for. The chosen size
 is the smallest at which every application keeps half of its objective's slack even if the rest is bought a little
-later. Applications with a short objective cannot wait, and for them the pool grows at once.
+later. Applications with a short objective cannot wait, and for them the pool grows at once. The bound of a row of a QoS
+table is treated like an objective.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from tidegate.evaluate.table import Floats
 from tidegate.model.rollout import Candidate, rollout
 from tidegate.model.slotpath import ExecutorStart, ramp
 from tidegate.plan.demand import path_of, query_of, room_for, with_analogues
+from tidegate.plan.requirements import requirements_of
 from tidegate.plan.wording import executors
 
 _LATER_S = 5.0
@@ -54,10 +56,13 @@ def what_cannot_wait(
     looked_into = [evaluation.of(place) for place in places if evaluation.usable[place]]
     enough = max(now, min(least, target)) if looked_into else target
     for seen in looked_into:
-        beyond = _beyond(seen, evaluation, sizes, startup_s)
-        harmless = _HARM * float(evaluation.budgets.allowed[seen.place])
-        # An application that exceeds this with every size has no slack to wait with.
-        enough = max(enough, next((size for size, late in zip(sizes, beyond, strict=True) if late <= harmless), target))
+        bounds_s = [(seen.objective.latency_s, _HARM * float(evaluation.budgets.allowed[seen.place]))]
+        bounds_s += [(row.bound_s, row.spared(_HARM)) for row in requirements_of(seen, evaluation).rows]
+        for latency_s, harmless in bounds_s:
+            beyond = _beyond(seen, evaluation, sizes, startup_s, latency_s)
+            # An application that exceeds this with every size has no slack to wait with.
+            sparing = (size for size, late in zip(sizes, beyond, strict=True) if late <= harmless)
+            enough = max(enough, next(sparing, target))
     if enough == target or (enough > now and not in_parts):
         return growth, growth.reason
     longest = max(looked_into, key=lambda seen: seen.objective.latency_s)
@@ -69,14 +74,16 @@ def what_cannot_wait(
     return (None if enough == now else replace(growth, action=ScaleExecutors(enough), reason=reason)), reason
 
 
-def _beyond(seen: ApplicationEvaluation, evaluation: Evaluation, sizes: range, startup_s: float) -> list[float]:
+def _beyond(
+    seen: ApplicationEvaluation, evaluation: Evaluation, sizes: range, startup_s: float, latency_s: float
+) -> list[float]:
     """By size: the share of rows that use more than half of the slack if the largest size follows a little later."""
     # Rows that arrive after the later executors are warm do not depend on whether those were bought now.
     steps = ceil((_LATER_S + startup_s + evaluation.pool.warmup_s) / _STEP_S)
     per = evaluation.pool.slots_per_executor
     query = query_of(seen, evaluation.time_s)
     # The residual learned at other loads is left out: half of the slack covers it.
-    query = replace(query, objective_s=_patience_s(seen), residual=1.0)
+    query = replace(query, objective_s=_patience_s(seen, latency_s), residual=1.0)
     share = room_for(seen.place, evaluation, sizes[-1] * per)
     paths = _arrivals(seen, steps, startup_s + evaluation.pool.warmup_s)
     candidates = [Candidate(_slots(evaluation, size, sizes[-1], steps, startup_s), share=share) for size in sizes]
@@ -84,11 +91,11 @@ def _beyond(seen: ApplicationEvaluation, evaluation: Evaluation, sizes: range, s
     return found
 
 
-def _patience_s(seen: ApplicationEvaluation) -> float:
-    """An interval and a batch, which every row may take, plus half of the objective's remaining slack."""
+def _patience_s(seen: ApplicationEvaluation, latency_s: float) -> float:
+    """An interval and a batch, which every row may take, plus half of the remaining slack within this latency."""
     assert seen.workload is not None
-    usual_s = min(seen.sample.interval_s + seen.workload.batch_s, seen.objective.latency_s)
-    return usual_s + _KEPT * (seen.objective.latency_s - usual_s)
+    usual_s = min(seen.sample.interval_s + seen.workload.batch_s, latency_s)
+    return usual_s + _KEPT * (latency_s - usual_s)
 
 
 def _arrivals(seen: ApplicationEvaluation, steps: int, lead_s: float) -> Floats:

@@ -20,6 +20,7 @@ from tidegate.plan.demand import busy_slots
 from tidegate.plan.hindsight import UNMEASURED_STARTUP_S, Hindsight, look_back
 from tidegate.plan.outcomes import Outcomes, lasting_size, roll_out
 from tidegate.plan.planner import Plan, Proposer
+from tidegate.plan.requirements import missing_rows
 from tidegate.plan.signature import alike, signature_of
 from tidegate.plan.watched import Watched
 from tidegate.plan.wording import account_of, executors, in_hindsight, long_batch, nothing_to_plan
@@ -255,7 +256,10 @@ def _pressed(evaluation: Evaluation) -> Flags:
     behind = loads.pending > 2.0 * usual + loads.arrival
     rising = loads.expected > 1.1 * loads.arrival
     slow = loads.p99_s > 0.7 * evaluation.promises.latency_s
-    return np.asarray(evaluation.usable & (behind | rising | slow))
+    pressed = np.asarray(evaluation.usable & (behind | rising | slow))
+    for place, _ in missing_rows(evaluation):
+        pressed[place] = True
+    return pressed
 
 
 def _worth_a_look(evaluation: Evaluation, pressed: Flags) -> list[ApplicationEvaluation]:

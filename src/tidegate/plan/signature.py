@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tidegate.evaluate.evaluation import ApplicationEvaluation, Evaluation
+from tidegate.plan.requirements import requirements_of
 
 _NOISE = 0.05
 """A rollout is not repeated while all of its inputs are within this share of their earlier values."""
@@ -25,6 +26,8 @@ def signature_of(evaluation: Evaluation, looked_into: list[ApplicationEvaluation
             float(seen.sample.admission_rows or 0),
             100.0 + float(evaluation.budgets.late[place] / max(evaluation.budgets.rows[place], 1.0)),
         ]
+        for row in requirements_of(seen, evaluation).rows:
+            found += [row.bound_s, 100.0 + row.past]
         found += [] if path is None else [float(path.mean.max()), float(path.upper[:6].max())]
     return found
 

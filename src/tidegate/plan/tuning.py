@@ -2,7 +2,7 @@
 
 The user can add resources, relax the objective or reduce the load. Each number comes from the micro-batch model with
 the learned costs. No action is left if the planner wants nothing more, or only what the bounds forbid, and the last
-change has had time to take effect.
+change has had time to take effect. A row of a QoS table that counts in decisions (`requirements`) is an objective too.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from tidegate.domain.codec import from_tree
 from tidegate.evaluate.evaluation import Evaluation
 from tidegate.evaluate.workload import Workload
 from tidegate.model.microbatch import slots_for_latency, slots_for_rate, slots_in_waves
+from tidegate.plan.requirements import CountedRow, missing_rows
 
 _FINAL_GUARDS = {"scalable", "bounds", "knobs", "budget"}
 """Guards that will not change their answer. The others only delay an action."""
@@ -42,6 +43,7 @@ class TuningMemory:
     """Since when an application has missed its objective with no action left."""
 
     stuck_s: dict[str, float] = field(default_factory=dict)
+    """By application or, for a row of its QoS table, by application and row."""
 
 
 class Tuning:
@@ -59,10 +61,13 @@ class Tuning:
     def watch(self, evaluation: Evaluation, actions: Collection[Action], held: Collection[Held]) -> None:
         """Track applications that are stuck: over the objective, with no action left, and not just catching up."""
         places = evaluation.budgets.missed(_LEAST_ROWS, among=evaluation.usable)[:_MOST_ADVISED]
-        if not places:
+        rows = missing_rows(evaluation)[:_MOST_ADVISED]
+        if not places and not rows:
             self._outlooks, self.memory.stuck_s = {}, {}
             return
         self._outlooks = {evaluation.samples[place].name: _outlook(place, evaluation) for place in places}
+        for place, row in rows:
+            self._outlooks[f"{evaluation.samples[place].name}: {row.row}"] = _outlook(place, evaluation, row)
         left = not _nothing_left(evaluation, actions, held)
         self.memory.stuck_s = {
             name: self.memory.stuck_s.get(name, evaluation.time_s)
@@ -139,6 +144,13 @@ class LongRun:
     """Slots that other applications need."""
     partitions: int | None = None
     """Partitions of its topics. No more tasks read from them unless the query requests it."""
+    row: CountedRow | None = None
+    """The row of its QoS table that is meant, if it is not the latency objective."""
+
+    @property
+    def goal(self) -> str:
+        """The objective in words."""
+        return f"{self.objective.latency_s:g} s" if self.row is None else f"its QoS table's {self.row.row}"
 
     @property
     def catches_up(self) -> bool:
@@ -149,6 +161,8 @@ class LongRun:
     def needed(self, latency_s: float, rows_per_s: float | None = None) -> float:
         """Slots needed for an objective according to the model. They fall with the objective and rise with the load."""
         rate, cost = self.workload.expected_rows_per_s if rows_per_s is None else rows_per_s, self.workload.cost
+        if self.row is not None:
+            latency_s = self.row.longest_s(self.interval_s, latency_s)
         needed = slots_for_latency(rate, cost, self.interval_s, latency_s)
         if self.batch_share is not None:
             bounded_s = max(self.interval_s, self.batch_share * latency_s)
@@ -159,7 +173,7 @@ class LongRun:
         """The slots that are needed, as a sum: what the rows keep busy, and the room for everything else."""
         rate, row_s = self.workload.expected_rows_per_s, self.workload.cost.row_s
         rows, total = round(rate * row_s, 1), round(needed, 1)
-        text = f"{total:.1f} slots to meet {self.objective.latency_s:g} s ({_load(self)} = {rows:.1f}"
+        text = f"{total:.1f} slots to meet {self.goal} ({_load(self)} = {rows:.1f}"
         room = f", plus {total - rows:.1f} so that batches end in time" if total > rows else ""
         return f"{text}{room})"
 
@@ -174,7 +188,7 @@ class LongRun:
         return floor(min(most, _least(lambda rate: self.needed(self.objective.latency_s, rate) > self.slots, most)))
 
 
-def _outlook(place: int, evaluation: Evaluation) -> LongRun:
+def _outlook(place: int, evaluation: Evaluation, row: CountedRow | None = None) -> LongRun:
     seen = evaluation.of(place)
     assert seen.workload is not None
     total = most_slots(evaluation)
@@ -185,12 +199,13 @@ def _outlook(place: int, evaluation: Evaluation) -> LongRun:
         workload=steady,
         pending_rows=seen.workload.pending_rows,
         interval_s=seen.sample.interval_s,
-        objective=seen.objective,
+        objective=seen.objective if row is None else Objective(row.bound_s, row.share),
         batch_share=_BATCH_SHARE if seen.sample.gated else None,
         slots=usable_slots(max(total - others, total / int(evaluation.usable.sum())), seen.workload.parallelism),
         slots_now=usable_slots(max(evaluation.pool.slots - others, 0.0), seen.workload.parallelism),
         others=others,
         partitions=seen.sample.partitions,
+        row=row,
     )
 
 
@@ -235,17 +250,17 @@ def _relax(outlook: LongRun) -> Advice | None:
     if latency_s is None:
         return None
     text = f"{outlook.name}: {outlook.slots:.1f} slots can meet {latency_s:g} s for {_load(outlook)}"
-    text += f", but not {outlook.objective.latency_s:g} s"
+    text += f", but not {outlook.goal}"
     return Advice(outlook.name, Reason("relax-objective", text), latency_s=latency_s)
 
 
 def _send_less(outlook: LongRun) -> Advice:
-    name, latency_s, rate = outlook.name, outlook.objective.latency_s, outlook.largest_rate()
+    name, goal, rate = outlook.name, outlook.goal, outlook.largest_rate()
     if not rate:
         overhead_s = outlook.workload.cost.overhead_s
-        text = f"{name}: no load is small enough for {latency_s:g} s: even an empty batch takes {overhead_s:.2f} s"
+        text = f"{name}: no load is small enough for {goal}: even an empty batch takes {overhead_s:.2f} s"
         return Advice(name, Reason("batch-overhead", text))
-    text = f"{name}: {outlook.slots:.1f} slots can meet {latency_s:g} s up to {rate} rows/s"
+    text = f"{name}: {outlook.slots:.1f} slots can meet {goal} up to {rate} rows/s"
     return Advice(name, Reason("send-less", text), rows_per_s=float(rate))
 
 

@@ -9,6 +9,9 @@ from tidegate.plan.demand import busy_slots
 from tidegate.plan.hindsight import Need
 from tidegate.plan.outcomes import Outcomes
 
+_MATTERS = 0.05
+"""Price or utility, as a share of the cost of the largest pool, above which a reason mentions it."""
+
 
 def account_of(
     usable: list[ApplicationEvaluation], outcomes: Outcomes, now: int, wanted: int, slots_per_executor: int
@@ -26,6 +29,22 @@ def account_of(
     )
     if wanted != now:
         text += f" with {executors(now)}, {share(outcomes.late_share[worst.name][then])} with {wanted}"
+    return text + _required(outcomes, now, wanted)
+
+
+def _required(outcomes: Outcomes, now: int, wanted: int) -> str:
+    """The row of a QoS table that costs the most, and the QoS graphs that gain the most, if they matter."""
+    at, then = outcomes.at(now), outcomes.at(wanted)
+    text = ""
+    row = max(outcomes.rows, key=lambda row: max(row.price[at], row.price[then]), default=None)
+    if row is not None and max(row.price[at], row.price[then]) >= _MATTERS:
+        text += f"; the QoS table of {row.application} has {row.row}: {share(row.over_share[at])} would exceed it"
+        text += f" with {executors(now)}, {share(row.over_share[then])} with {wanted}" if wanted != now else ""
+    if outcomes.utility and wanted != now:
+        name, utility = max(outcomes.utility.items(), key=lambda one: abs(one[1][then] - one[1][at]))
+        if abs(utility[then] - utility[at]) >= _MATTERS:
+            text += f"; the QoS graphs of {name} give {utility[at]:.2f} with {executors(now)}, "
+            text += f"{utility[then]:.2f} with {wanted}"
     return text
 
 
@@ -78,6 +97,7 @@ def in_hindsight(need: Need) -> str:
     >>> in_hindsight(Need(2, "orders", late_share=0.042, known_s=25.0))
     'with 1 executor, 4.2 % of the rows of orders in the last 25 s would have been over its objective'
     """
+    bound = f"its QoS table's {need.row}" if need.row else "its objective"
     late = f"with {executors(need.size - 1)}, {share(need.late_share)} of the rows of {need.application}"
     span = f"{need.known_s / 60:.0f} min" if need.known_s >= 90 else f"{need.known_s:.0f} s"
-    return f"{late} in the last {span} would have been over its objective"
+    return f"{late} in the last {span} would have been over {bound}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,12 +24,23 @@ _PROBES = {
 """What each probe reads, by its name."""
 
 
+@dataclass(frozen=True, slots=True)
+class CpuTimes:
+    """Time that all processors have spent, in any unit: outside the kernel, inside it, idle, and altogether."""
+
+    user: float
+    system: float
+    idle: float
+    """Including waiting for a disk."""
+    total: float
+
+
 class _Machine(Protocol):
     def memory(self) -> tuple[int, int]:
         """Total bytes, and bytes that are free or can be freed."""
 
-    def busy(self) -> float:
-        """The busy share of all processors since the last call; 0 on the first call."""
+    def times(self) -> CpuTimes | None:
+        """None if unknown."""
 
 
 class _Psutil:
@@ -39,8 +51,10 @@ class _Psutil:
         found = self._psutil.virtual_memory()
         return int(found.total), int(found.available)
 
-    def busy(self) -> float:
-        return float(self._psutil.cpu_percent(interval=None)) / 100
+    def times(self) -> CpuTimes | None:
+        found = self._psutil.cpu_times()
+        parts = {name: float(getattr(found, name, 0.0)) for name in _STATES}
+        return _times(*parts.values())
 
 
 class _Proc:
@@ -48,7 +62,6 @@ class _Proc:
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
         self._proc = proc
-        self._last: tuple[int, int] | None = None
 
     def memory(self) -> tuple[int, int]:
         try:
@@ -58,15 +71,20 @@ class _Proc:
         bytes_of = {name: 1024 * int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines)}
         return bytes_of.get("MemTotal", 0), bytes_of.get("MemAvailable", 0)
 
-    def busy(self) -> float:
+    def times(self) -> CpuTimes | None:
         try:
-            ticks = [int(part) for part in (self._proc / "stat").read_text().split("\n", 1)[0].split()[1:9]]
+            return _times(*map(float, (self._proc / "stat").read_text().split("\n", 1)[0].split()[1:9]))
         except OSError:
-            return 0.0
-        now = sum(ticks), ticks[3] + ticks[4]  # all ticks, and those idle or waiting for a disk
-        before, self._last = self._last or now, now
-        passed = now[0] - before[0]
-        return min(max(1 - (now[1] - before[1]) / passed, 0.0), 1.0) if passed > 0 else 0.0
+            return None
+
+
+_STATES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+"""The first columns of /proc/stat, in order. The others are parts of these."""
+
+
+def _times(*states: float) -> CpuTimes:
+    user, nice, system, idle, waiting, irq, softirq = states[:7]
+    return CpuTimes(user + nice, system + irq + softirq, idle + waiting, sum(states))
 
 
 def _machine() -> _Machine:
@@ -85,18 +103,23 @@ class HostWatch:
 
     def __init__(self, works_here: bool) -> None:
         self._machine = _machine()
+        self._works_here = works_here
+        self._times: CpuTimes | None = None
         self._pressure = PressureProbe()
         self._works_here = works_here
         self._probe: Probe = choose_probe() if works_here else NoProbe()
 
     def sample(self) -> HostSample:
-        """One sample; the busy share is since the last one."""
+        """One sample; shares of the processors are since the last one."""
         (memory_bytes, free_bytes), now_s = self._machine.memory(), time.time()
         pressure = self._pressure.read(now_s)
+        busy, user, system = self._shares()
         return HostSample(
             name=socket.gethostname(),
             cpus=os.cpu_count() or 1,
-            cpu_busy=self._machine.busy(),
+            cpu_busy=busy,
+            cpu_user=user if self._works_here else None,
+            cpu_system=system if self._works_here else None,
             cpu_pressure=pressure.cpu_pressure if pressure else None,
             memory_bytes=memory_bytes,
             memory_free_bytes=free_bytes,
@@ -113,3 +136,16 @@ class HostWatch:
         why = why if self._works_here else "executors run on machines that cannot be probed from the driver"
         times = f"only service times count, from {MUCH_INFLATED:g} times the learned cost of a row"
         return Capability("saturation", False, f"{why}; {times}")
+
+    def _shares(self) -> tuple[float, float | None, float | None]:
+        """The shares of all processors that were busy, outside the kernel and inside it; unknown on the first call."""
+        now, before = self._machine.times(), self._times
+        self._times = now
+        passed = 0.0 if now is None or before is None else now.total - before.total
+        if now is None or before is None or passed <= 0:
+            return 0.0, None, None
+        busy, user, system = (
+            min(max(spent / passed, 0.0), 1.0)
+            for spent in (passed - (now.idle - before.idle), now.user - before.user, now.system - before.system)
+        )
+        return busy, user, system

@@ -413,6 +413,7 @@ public class Watcher {
         private int tasks;
         private int failed;
         private int outOfMemory;
+        private long peakBytes;
         private long longestMs = -1;
         private int longestPartition = -1;
         private long launchedMs = Long.MAX_VALUE;
@@ -426,6 +427,9 @@ public class Watcher {
             tasks++;
             launchedMs = Math.min(launchedMs, task.launchTime());
             where.append(where.length() == 0 ? "" : ",").append(task.partitionId()).append(':').append(task.executorId());
+            if (metrics != null) {
+                peakBytes = Math.max(peakBytes, metrics.peakExecutionMemory());
+            }
             if (metrics != null && metrics.executorRunTime() > longestMs) {
                 longestMs = metrics.executorRunTime();
                 longestPartition = task.partitionId();
@@ -464,6 +468,7 @@ public class Watcher {
             text.append('\t').append(metrics.jvmGCTime());
             text.append('\t').append(metrics.diskBytesSpilled());
             text.append('\t').append(outOfMemory);
+            text.append('\t').append(peakBytes);
             text.append('\t').append(where);
             return text.toString();
         }

@@ -266,6 +266,7 @@ def _memory(stages: list[StageSample]) -> MemorySample | None:
         gc_s=sum(stage.gc_s for stage in stages),
         spilled_bytes=sum(stage.spilled_bytes for stage in stages),
         out_of_memory=sum(stage.out_of_memory for stage in stages),
+        peak_bytes=max(stage.peak_bytes for stage in stages),
     )
 
 

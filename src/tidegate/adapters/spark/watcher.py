@@ -65,6 +65,8 @@ class StageSample:
     spilled_bytes: int = 0
     out_of_memory: int = 0
     """Failed attempts that ran out of memory."""
+    peak_bytes: int = 0
+    """Largest execution memory of a task."""
 
     @property
     def execute_s(self) -> float | None:
@@ -231,7 +233,7 @@ def read_look(text: str) -> Look:
     >>> look = read_look("Q\\tid\\trun\\t1\\twords\\nX\\t0\\thost:1\\t2\\t1\\t5000\\nI\\trun\\n")
     >>> look.queries[0].name, look.executors[0].slots, look.idle
     ('words', 2, {'run'})
-    >>> line = "S run 7 3 1 2 40 1 1000 1050 70 60000000 5 0 100 0 90 0 800 700 1 7 0 1 0:a,1:b".replace(" ", "\\t")
+    >>> line = "S run 7 3 1 2 40 1 1000 1050 70 60000000 5 0 100 0 90 0 800 700 1 7 0 1 64 0:a,1:b".replace(" ", "\\t")
     >>> (key, _, stage), = read_look(line).done
     >>> key, stage.tasks, stage.failed, stage.executors
     (('run', 7), 2, 1, {0: 'a', 1: 'b'})
@@ -318,7 +320,7 @@ def _executor(fields: list[str]) -> ExecutorSample:
 def _stage(fields: list[str]) -> tuple[BatchKey, int, StageSample | None]:
     run_id, batch, stage, succeeded, tasks, longest_ms, longest, launched_ms, completed_ms, *counts, where = fields
     run_ms, cpu_ns, fetch_ms, write_ns, read, fetched, shuffled, written, bytes_in, bytes_out, *rest = map(int, counts)
-    failed, gc_ms, spilled, out_of_memory = rest
+    failed, gc_ms, spilled, out_of_memory, peak = rest
     key, stage_id = (run_id, int(batch)), int(stage)
     if succeeded != "1":
         return key, stage_id, None
@@ -347,5 +349,6 @@ def _stage(fields: list[str]) -> tuple[BatchKey, int, StageSample | None]:
             gc_s=gc_ms / 1e3,
             spilled_bytes=spilled,
             out_of_memory=out_of_memory,
+            peak_bytes=peak,
         ),
     )

@@ -68,6 +68,7 @@ def _profile(found: Study) -> str:
     rows = [
         [
             each.operator,
+            each.type or "–",
             f"{1000 * each.row_s:.3g} ms ({1000 * each.row_s_low:.3g} … {1000 * each.row_s_high:.3g})",
             f"{each.batch_s:.3g} s",
             str(each.slots),
@@ -77,7 +78,7 @@ def _profile(found: Study) -> str:
         ]
         for each in profile.operators
     ]
-    head = ["operator", "a row costs", "a batch costs", "slots", "sustains (rows/s)", "peak seen (rows/s)"]
+    head = ["operator", "type", "a row costs", "a batch costs", "slots", "sustains (rows/s)", "peak seen (rows/s)"]
     picture = _picture(figures.draw_profiles(found), "Busy time against rows, by operator")
     return f"<h3>Profiles</h3><p>{html.escape(profile_sentence(profile))}</p>{_table(head, rows)}{picture}"
 
