@@ -35,8 +35,8 @@ def twin(
     from tidegate.twin.recordings import read_recording
 
     recording = read_recording(run)
-    _print_notes(recording)
     found = calibrate(recording)
+    _print_notes(recording)
     scenario.parent.mkdir(parents=True, exist_ok=True)
     scenario.write_text(to_yaml(found), encoding="utf-8")
     pool = found.pool
@@ -85,12 +85,12 @@ def whatif(
 
     rules = load_policy(policy)
     recording = read_recording(run)
-    _print_notes(recording)
     name = application or next(iter(recording.queries))
     if name not in recording.queries:
         raise InvalidInput(f"{run}: no query {name!r}; there are {', '.join(recording.queries)}")
     objective_s = rules.objective_of(name).latency_s
     scenario = calibrate(recording)
+    _print_notes(recording)
     with output.console.status("replaying the recorded load"):
         again, other = replay.as_recorded(scenario, recording, rules), replay.under(scenario, rules)
     outcomes = {
@@ -111,12 +111,8 @@ def whatif(
     rows = (("what happened", "measured"), ("the twin, same sizes", "twin"), ("with the other policy", "predicted"))
     for title, key in rows:
         found = outcomes[key]
-        late, p99, batch = (
-            _text(found.late, ".2%"),
-            _text(found.p99_s, ".1f", " s"),
-            _text(found.batch_p50_s, ".2f", " s"),
-        )
-        table.add_row(title, late, f"{found.executor_seconds:,.0f}", p99, batch)
+        p99, batch = (_text(value_s, ".2f", " s") for value_s in (found.p99_s, found.batch_p50_s))
+        table.add_row(title, _text(found.late, ".2%"), f"{found.executor_seconds:,.0f}", p99, batch)
     typer.echo(f"{name}: rows within {objective_s:g} s")
     Console(highlight=False).print(table)
 
