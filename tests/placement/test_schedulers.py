@@ -95,7 +95,7 @@ def test_first_and_best_fit_differ_where_they_should() -> None:
     assert first_fit_decreasing(crossed, RNG).tolist() == [0, 0, 1, 1]
 
 
-def test_fitness_counts_idle_room_of_used_hosts_and_a_hundredfold_overload() -> None:
+def test_fitness_counts_idle_room_of_used_hosts_and_penalises_overload() -> None:
     demand, room = np.array([[0.5, 1.0], [0.25, 0.5]]), np.ones((3, 2))
     together, apart = np.array([[0, 0], [0, 2]], dtype=np.int64)
     fitness = idle_and_overload(demand, room, np.array([together, apart]), 100.0)[:, 0]

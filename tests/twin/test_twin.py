@@ -18,7 +18,7 @@ from tidegate.domain import InvalidInput
 from tidegate.domain.policy import Policy
 from tidegate.load import Sinusoid
 from tidegate.twin.calibrate import calibrate, to_yaml
-from tidegate.twin.recordedrun import read_recording
+from tidegate.twin.recordings import read_recording
 
 QUERY = SimApplication(
     "words",

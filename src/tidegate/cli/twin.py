@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -12,11 +13,17 @@ from rich.table import Table
 from tidegate.cli import output
 from tidegate.domain import InvalidInput
 
-Journal = Annotated[Path, typer.Argument(help="The SQLite file that a job under Tidegate writes.")]
+if TYPE_CHECKING:
+    from tidegate.twin.recordedrun import Recording
+
+Recorded = Annotated[
+    Path,
+    typer.Argument(help="The journal that a job under Tidegate writes, or the event log of any Spark streaming job."),
+]
 
 
 def twin(
-    journal: Journal,
+    run: Recorded,
     scenario: Annotated[Path, typer.Option("-o", "--scenario", help="Scenario file to write (YAML).")],
     json: output.Json = False,
 ) -> None:
@@ -25,16 +32,19 @@ def twin(
     Example: tidegate twin tidegate-words.db -o twin.yaml
     """
     from tidegate.twin.calibrate import calibrate, to_yaml
-    from tidegate.twin.recordedrun import read_recording
+    from tidegate.twin.recordings import read_recording
 
-    found = calibrate(read_recording(journal))
+    recording = read_recording(run)
+    found = calibrate(recording)
+    _print_notes(recording)
     scenario.parent.mkdir(parents=True, exist_ok=True)
     scenario.write_text(to_yaml(found), encoding="utf-8")
     pool = found.pool
     if pool is None:
-        raise InvalidInput(f"{journal}: contains no executor pool; record a run first")
+        raise InvalidInput(f"{run}: contains no executor pool; record a run first")
     figures: dict[str, Any] = {
         "scenario": str(scenario),
+        "notes": list(recording.notes),
         "duration_s": found.duration_s,
         "executors": pool.executors,
         "startup_s": pool.startup_s,
@@ -58,7 +68,7 @@ def twin(
 
 
 def whatif(
-    journal: Journal,
+    run: Recorded,
     policy: Annotated[Path, typer.Option(help="The policy to try (YAML).")],
     application: Annotated[str | None, typer.Option(help="The query to compare, if there are several.")] = None,
     out: output.Out = None,
@@ -71,21 +81,22 @@ def whatif(
     from tidegate.control.policyfile import load_policy
     from tidegate.twin import replay
     from tidegate.twin.calibrate import calibrate
-    from tidegate.twin.recordedrun import plain, read_recording
+    from tidegate.twin.recordings import read_recording
 
     rules = load_policy(policy)
-    recording = read_recording(journal)
+    recording = read_recording(run)
     name = application or next(iter(recording.queries))
     if name not in recording.queries:
-        raise InvalidInput(f"{journal}: no query {name!r}; there are {', '.join(recording.queries)}")
+        raise InvalidInput(f"{run}: no query {name!r}; there are {', '.join(recording.queries)}")
     objective_s = rules.objective_of(name).latency_s
     scenario = calibrate(recording)
+    _print_notes(recording)
     with output.console.status("replaying the recorded load"):
         again, other = replay.as_recorded(scenario, recording, rules), replay.under(scenario, rules)
     outcomes = {
-        "measured": plain(recording.outcome(name, objective_s)),
-        "twin": plain(again.outcome(name)),
-        "predicted": plain(other.outcome(name)),
+        "measured": recording.outcome(name, objective_s),
+        "twin": again.outcome(name),
+        "predicted": other.outcome(name),
     }
     if out is not None:
         from tidegate.twin.figure import draw
@@ -93,13 +104,23 @@ def whatif(
         out.mkdir(parents=True, exist_ok=True)
         output.console.print(f"written: {draw(recording, name, again, other, objective_s, out / 'whatif.png')}")
     if json:
-        output.print_json({"application": name, "objective_s": objective_s, **outcomes})
+        figures = {key: asdict(outcome) for key, outcome in outcomes.items()}
+        output.print_json({"application": name, "objective_s": objective_s, "notes": list(recording.notes), **figures})
         return
-    table = Table("", "violations", "executor-seconds", "p99", box=None)
+    table = Table("", "violations", "executor-seconds", "p99", "median batch", box=None)
     rows = (("what happened", "measured"), ("the twin, same sizes", "twin"), ("with the other policy", "predicted"))
     for title, key in rows:
-        outcome = outcomes[key]
-        late, p99 = f"{outcome['late']:.2%}", f"{outcome['p99_s']:.1f} s"
-        table.add_row(title, late, f"{outcome['executor_seconds']:,.0f}", p99)
+        found = outcomes[key]
+        p99, batch = (_text(value_s, ".2f", " s") for value_s in (found.p99_s, found.batch_p50_s))
+        table.add_row(title, _text(found.late, ".2%"), f"{found.executor_seconds:,.0f}", p99, batch)
     typer.echo(f"{name}: rows within {objective_s:g} s")
     Console(highlight=False).print(table)
+
+
+def _print_notes(recording: Recording) -> None:
+    for note in recording.notes:
+        output.console.print(note, markup=False)
+
+
+def _text(value: float | None, form: str, unit: str = "") -> str:
+    return "–" if value is None else f"{value:{form}}{unit}"

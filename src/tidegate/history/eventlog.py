@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +51,26 @@ def rolled_files(folder: Path) -> list[Path]:
     return [path for _, _, path in sorted(kept)]
 
 
+@dataclass(frozen=True, slots=True)
+class LoggedBatch:
+    """A committed batch of a streaming query: its report, the stages that it ran, and both as one sample."""
+
+    report: Progress
+    stages: list[StageTotals]
+    sample: BatchSample
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorSpan:
+    """The time during which an executor was registered; without an end, until the log ends."""
+
+    since_s: float
+    until_s: float
+    slots: int
+
+
 class EventLog:
-    """Collects lines and builds the metric tables at the end."""
+    """Collects lines. At the end it builds metric tables, or returns batches and executors as they are."""
 
     def __init__(self, notes: Notes) -> None:
         self.notes = notes
@@ -59,7 +78,7 @@ class EventLog:
         self._progress: dict[tuple[str, str, int], Progress] = {}
         self._idle = 0
         self._book = StageBook()
-        self._executors: dict[str, tuple[float, float, int]] = {}  # id → from, until, slots
+        self._executors: dict[str, ExecutorSpan] = {}
         self._handlers: dict[str, Callable[[dict[str, Any]], None]] = {
             "SparkListenerLogStart": self._log_started,
             "SparkListenerApplicationStart": self._application_started,
@@ -116,10 +135,9 @@ class EventLog:
 
     def tables(self) -> list[MetricTable]:
         """Return one table per query or, if there are no queries, one table with a sample per job."""
-        stages = self._book.by_batch()
         if self._progress:
-            found = self._query_tables(stages)
-        elif stages:
+            found = [self._query_table(name, batches) for name, batches in self.batches().items()]
+        elif stages := self._book.by_batch():
             self.notes.add("no streaming progress in this log: each sample is a Spark job, without latency")
             found = [self._job_table(stages)]
         else:
@@ -127,6 +145,22 @@ class EventLog:
         if self._idle and not self._progress:
             self.notes.add(f"{self._idle} progress reports, all idle: no batch ran")
         return found
+
+    def batches(self) -> dict[str, list[LoggedBatch]]:
+        """Return the batches of every streaming query in the order in which they started."""
+        stages, seen_runs = self._book.by_batch(), set[str]()
+        found: dict[str, list[LoggedBatch]] = {}
+        in_order = sorted(self._progress.values(), key=lambda one: (one.application, one.started_s, one.batch_id))
+        for report in in_order:
+            ran = stages.get((report.query_id, report.batch_id), [])
+            sample = _batch(report, ran, warming=report.run_id not in seen_runs)
+            seen_runs.add(report.run_id)
+            found.setdefault(report.application, []).append(LoggedBatch(report, ran, sample))
+        return found
+
+    def executors(self) -> list[ExecutorSpan]:
+        """Return the executors in the order in which they registered."""
+        return sorted(self._executors.values(), key=lambda one: one.since_s)
 
     # events
 
@@ -141,15 +175,15 @@ class EventLog:
         slots = whole(section(event.get("Executor Info")).get("Total Cores"))
         if name is None or since_s is None or slots is None:
             raise ValueError("an executor has a name, a start and cores")
-        _, until_s, _ = self._executors.get(name, (since_s, float("inf"), slots))
-        self._executors[name] = (since_s, until_s, slots)
+        known = self._executors.get(name)
+        self._executors[name] = ExecutorSpan(since_s, known.until_s if known else float("inf"), slots)
 
     def _executor_removed(self, event: dict[str, Any]) -> None:
         name, until_s = text(event.get("Executor ID")), seconds(event.get("Timestamp"))
         if name is None or until_s is None:
             raise ValueError("an executor has a name and an end")
-        since_s, _, slots = self._executors.get(name, (0.0, until_s, 0))
-        self._executors[name] = (since_s, until_s, slots)
+        known = self._executors.get(name)
+        self._executors[name] = ExecutorSpan(known.since_s if known else 0.0, until_s, known.slots if known else 0)
 
     def _progressed(self, event: dict[str, Any]) -> None:
         inner = event.get("progress", event)
@@ -166,24 +200,14 @@ class EventLog:
 
     # combining
 
-    def _query_tables(self, stages: dict[tuple[str, int], list[StageTotals]]) -> list[MetricTable]:
-        by_application: dict[str, list[Progress]] = {}
-        for report in self._progress.values():
-            by_application.setdefault(report.application, []).append(report)
-        tables = []
-        for application, reports in sorted(by_application.items()):
-            reports.sort(key=lambda report: (report.started_s, report.batch_id))
-            records, flatteners, seen_runs = [], dict[str, Flattener](), set[str]()
-            for report in reports:
-                ran = stages.get((report.query_id, report.batch_id), [])
-                batch = _batch(report, ran, warming=report.run_id not in seen_runs)
-                seen_runs.add(report.run_id)
-                flattener = flatteners.setdefault(report.run_id, Flattener())
-                metrics = flattener.metrics(batch, self._around(report.started_s))
-                metrics |= report.metrics | (stage_metrics(ran) if ran else {})
-                records.append(MetricRecord(batch.committed_s, batch.batch_id, metrics))
-            tables.append(MetricTable.from_records(application, records))
-        return tables
+    def _query_table(self, application: str, batches: list[LoggedBatch]) -> MetricTable:
+        records, flatteners = [], dict[str, Flattener]()
+        for batch in batches:
+            flattener = flatteners.setdefault(batch.report.run_id, Flattener())
+            metrics = flattener.metrics(batch.sample, self._around(batch.sample.started_s))
+            metrics |= batch.report.metrics | (stage_metrics(batch.stages) if batch.stages else {})
+            records.append(MetricRecord(batch.sample.committed_s, batch.sample.batch_id, metrics))
+        return MetricTable.from_records(application, records)
 
     def _job_table(self, stages: dict[tuple[str, int], list[StageTotals]]) -> MetricTable:
         starts, flattener, records = self._book.jobs(), Flattener(), []
@@ -208,7 +232,7 @@ class EventLog:
         return MetricTable.from_records(self.application, records)
 
     def _around(self, time_s: float) -> Surroundings:
-        alive = [slots for since_s, until_s, slots in self._executors.values() if since_s <= time_s < until_s]
+        alive = [one.slots for one in self._executors.values() if one.since_s <= time_s < one.until_s]
         return Surroundings(slots=sum(alive), executors=len(alive)) if alive else Surroundings()
 
 

@@ -34,7 +34,7 @@ def read_history(path: Path, newest: int | None = None) -> MetricHistory:
         tables = read_parquet(path, notes, newest)
         source = "parquet"
     else:
-        tables, source = _read_logs(path, notes), "event log"
+        tables, source = _tables(read_event_logs(path, notes)), "event log"
     return MetricHistory(source, tuple(table for table in tables if len(table)), notes)
 
 
@@ -46,8 +46,9 @@ def holds_parquet(path: Path) -> bool:
     return next(path.rglob("*.parquet"), None) is not None
 
 
-def _read_logs(path: Path, notes: Notes) -> list[MetricTable]:
-    tables: list[MetricTable] = []
+def read_event_logs(path: Path, notes: Notes) -> list[EventLog]:
+    """Read every event log below a path."""
+    logs = []
     for files in event_files(path):
         before = notes.lines, notes.unreadable_lines
         log = EventLog(notes)
@@ -55,6 +56,13 @@ def _read_logs(path: Path, notes: Notes) -> list[MetricTable]:
             log.read(file)
         if notes.lines > before[0] and notes.lines - before[0] == notes.unreadable_lines - before[1]:
             notes.add(f"{files[0].name}: holds no JSON lines")
+        logs.append(log)
+    return logs
+
+
+def _tables(logs: list[EventLog]) -> list[MetricTable]:
+    tables: list[MetricTable] = []
+    for log in logs:
         tables += _told_apart(log.tables(), tables)
     return tables
 

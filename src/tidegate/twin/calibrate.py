@@ -21,6 +21,8 @@ from tidegate.domain import BatchSample, InvalidInput
 from tidegate.load import Steps
 from tidegate.twin.recordedrun import Floats, RecordedQuery, Recording
 
+USUAL_STARTUP_S = 5.0
+"""Of executors, if the recording does not show it."""
 _LOAD_STEP_S = 2.0
 _LEAST_BATCHES = 5
 _COLD_FOR_S = 20.0
@@ -74,7 +76,7 @@ def calibrate(recording: Recording) -> Scenario:
     """Return the scenario of the recorded run, without a controller."""
     fits = {name: _query(query, recording) for name, query in recording.queries.items() if query.batches}
     if not fits:
-        raise InvalidInput("the journal contains no batches; record a run with rows first")
+        raise InvalidInput("the recording contains no batches; record a run with rows first")
     return Scenario(
         name="twin",
         duration_s=round(recording.duration_s, 3),
@@ -88,8 +90,8 @@ def calibrate(recording: Recording) -> Scenario:
     )
 
 
-def startup_s(recording: Recording, usual_s: float = 5.0) -> float:
-    """Return the median time from requesting executors to their registration; `usual_s` if the pool never grew."""
+def startup_s(recording: Recording) -> float:
+    """Return the median time from requesting executors to their registration; the usual one if the pool never grew."""
     taken = []
     for (time_s, size), (_, before) in zip(recording.requested[1:], recording.requested, strict=False):
         if size <= before:
@@ -98,7 +100,7 @@ def startup_s(recording: Recording, usual_s: float = 5.0) -> float:
         there = next((at_s for at_s, count in recording.registered if at_s >= time_s and count >= size), None)
         if there is not None and (not later or there <= later[0]):
             taken.append(there - time_s)
-    return median(taken) if taken else usual_s
+    return median(taken) if taken else USUAL_STARTUP_S
 
 
 def to_yaml(scenario: Scenario) -> str:

@@ -21,11 +21,12 @@ def draw(recording: Recording, name: str, again: Played, other: Played, objectiv
     pool.step(other.times_s, other.executors, where="post", color="tab:red", label="with the other policy")
     pool.set_ylabel("executors")
     seen = [batch for batch in recording.queries[name].batches if batch.latency is not None]
-    latency.plot(
-        [batch.committed_s - recording.start_s for batch in seen],
-        [batch.latency.p99_s for batch in seen if batch.latency is not None],
-        color="0.4", linewidth=1, label="what happened",
-    )  # fmt: skip
+    if seen:  # an event log contains no latencies
+        latency.plot(
+            [batch.committed_s - recording.start_s for batch in seen],
+            [batch.latency.p99_s for batch in seen if batch.latency is not None],
+            color="0.4", linewidth=1, label="what happened",
+        )  # fmt: skip
     latency.plot(again.times_s, again.latency_s[name], color="tab:blue", linewidth=1, label="the twin, same sizes")
     latency.plot(other.times_s, other.latency_s[name], color="tab:red", linewidth=1, label="with the other policy")
     latency.axhline(objective_s, color="0.6", linewidth=0.8, linestyle="--")

@@ -1,16 +1,14 @@
-"""A run as recorded in a journal: batches, arrivals and the pool over time, and how well the objective was met."""
+"""A recorded run: batches, arrivals and the pool over time, and how well the objective was met."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from statistics import median
 
 import numpy as np
 import numpy.typing as npt
 
-from tidegate.control.journal.reader import read_entries
 from tidegate.domain import ApplicationSample, BatchSample, InvalidInput
 from tidegate.evaluate.lateness import late_share
 
@@ -39,7 +37,7 @@ class RecordedQuery:
         backlogs."""
         known = sorted(set(self.arrivals)) or self._from_batches()
         if len(known) < 2:
-            raise InvalidInput(f"{self.name}: the journal does not say when rows arrived; record a longer run")
+            raise InvalidInput(f"{self.name}: the recording does not say when rows arrived; record a longer run")
         at_s, rows = np.array(known).T
         rows = np.maximum.accumulate(rows)
         return np.asarray(np.interp(times_s, at_s, rows - rows[0]))
@@ -52,6 +50,18 @@ class RecordedQuery:
         return known
 
 
+@dataclass(frozen=True, slots=True)
+class RunOutcome:
+    """How a run went for one application. None stands for what was not recorded."""
+
+    executor_seconds: float
+    batch_p50_s: float | None
+    """Median duration of the batches that had rows."""
+    late: float | None
+    """Share of the rows over the objective."""
+    p99_s: float | None
+
+
 @dataclass(frozen=True)
 class Recording:
     """A run, from its first observation to its last."""
@@ -60,9 +70,11 @@ class Recording:
     end_s: float
     queries: Mapping[str, RecordedQuery]
     requested: tuple[tuple[float, int], ...]
-    """Requested pool sizes and the times from which they applied."""
+    """Requested pool sizes and the times from which they applied; empty if requests were not recorded."""
     registered: tuple[tuple[float, int], ...]
     slots_per_executor: int
+    notes: tuple[str, ...] = ()
+    """What the record does not contain, and what could not be read of it."""
 
     @property
     def duration_s(self) -> float:
@@ -78,44 +90,19 @@ class Recording:
         before = [count for at_s, count in self.registered if at_s <= time_s]
         return max(1, (before or [self.registered[0][1]])[-1]) * self.slots_per_executor
 
-    def outcome(self, name: str, objective_s: float) -> dict[str, float]:
-        """Return the measured share over the objective, executor-seconds and p99. Batches without latencies are left
-        out."""
-        seen = [batch.latency for batch in self.queries[name].batches if batch.latency is not None]
+    def outcome(self, name: str, objective_s: float) -> RunOutcome:
+        """Return what was measured. Batches without latencies do not count for the latency."""
+        batches = [batch for batch in self.queries[name].batches if batch.rows]
+        seen = [batch.latency for batch in batches if batch.latency is not None]
         rows = sum(latency.rows for latency in seen)
-        if not rows:
-            raise InvalidInput(f"{name}: no latency was measured, so there is nothing to compare with")
         late = sum(latency.rows * late_share(latency, objective_s) for latency in seen)
-        return {
-            "late": late / rows,
-            "executor_seconds": self.executor_seconds,
-            "p99_s": _quantile(np.array([(one.rows, one.p50_s, one.p90_s, one.p99_s, one.max_s) for one in seen])),
-        }
-
-
-def read_recording(path: Path) -> Recording:
-    """Read a journal. Steps without observations (older than its retention) are left out."""
-    queries: dict[str, RecordedQuery] = {}
-    requested: list[tuple[float, int]] = []
-    registered: list[tuple[float, int]] = []
-    first_s: float | None = None
-    last_s: float | None = None
-    slots = 1
-    for entry in read_entries(path):
-        seen = entry.observation
-        if seen is None:
-            continue
-        first_s = seen.time_s if first_s is None else first_s
-        last_s, slots = seen.time_s, seen.pool.slots_per_executor
-        for times, count in ((requested, seen.pool.requested), (registered, seen.pool.registered)):
-            if not times or times[-1][1] != count:
-                times.append((seen.time_s, count))
-        for sample in seen.applications:
-            if not sample.bounded:
-                queries.setdefault(sample.name, RecordedQuery(sample.name, sample.interval_s)).take(sample)
-    if first_s is None or last_s is None or last_s - first_s < 1 or not queries:
-        raise InvalidInput(f"journal {path}: contains no observations of a streaming query; record a run first")
-    return Recording(first_s, last_s, queries, tuple(requested), tuple(registered), slots)
+        quantiles = np.array([(one.rows, one.p50_s, one.p90_s, one.p99_s, one.max_s) for one in seen])
+        return RunOutcome(
+            executor_seconds=float(self.executor_seconds),
+            batch_p50_s=median(batch.duration_s for batch in batches) if batches else None,
+            late=float(late / rows) if rows else None,
+            p99_s=_quantile(quantiles) if rows else None,
+        )
 
 
 def _quantile(latency: Floats, share: float = 0.99) -> float:
@@ -125,7 +112,3 @@ def _quantile(latency: Floats, share: float = 0.99) -> float:
     order = np.argsort(values)
     reached = np.cumsum(weights[order])
     return float(values[order][int(np.searchsorted(reached, share * reached[-1]))])
-
-
-def plain(outcome: Mapping[str, Any]) -> dict[str, float]:
-    return {name: float(value) for name, value in outcome.items()}

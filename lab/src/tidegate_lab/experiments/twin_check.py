@@ -21,7 +21,7 @@ from tidegate.control.runner import Runner
 from tidegate.domain.policy import Policy
 from tidegate.load import Burst, LoadProfile
 from tidegate.twin.calibrate import calibrate
-from tidegate.twin.recordedrun import read_recording
+from tidegate.twin.recordings import read_recording
 
 ROWS_PER_EXECUTOR = 1600
 """Maximum rows of a batch, per executor: about four seconds of work."""

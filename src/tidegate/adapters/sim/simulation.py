@@ -104,6 +104,8 @@ class PoolRun:
         self.journal = MemoryJournal()
         self.applications = Recorder(tuple(application.name for application in spec.applications))
         self.executors = Recorder(("pool",))
+        self.batches_s: dict[str, list[float]] = {application.name: [] for application in spec.applications}
+        """The duration of every batch so far."""
         self.last_decision: Decision | None = None
         self._watch = _Watcher(self.cluster)
         self._runner: Runner | None = None
@@ -151,6 +153,8 @@ class PoolRun:
         seen = self._watch.seen
         if seen is None:
             return
+        for sample in seen.applications:
+            self.batches_s[sample.name] += [batch.duration_s for batch in sample.batches]
         now_s = self.cluster.now_s
         arrived = np.array([gate.rows_arrived(now_s) for gate in self.cluster.gates], dtype=np.float64)
         done = np.array([gate.ledger.rows_done for gate in self.cluster.gates], dtype=np.float64)

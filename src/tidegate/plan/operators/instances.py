@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush, heapreplace
 from itertools import repeat
 from math import ceil
+from operator import attrgetter
 
 from tidegate.domain import BatchSample, ExecutorPool
 from tidegate.plan.operators.migration import Assignment, Instance, MigrationTable, Place, migrate
@@ -99,22 +100,22 @@ def schedule_instances(wanted: Sequence[Wanted], places: Sequence[Place], now: A
         return IndexedAssignment.of({})
     before = now if isinstance(now, IndexedAssignment) else IndexedAssignment.of(now)
     rows, missing, ended = _rows(wanted, before)
-    assigned = _without_ended(rows) if ended else IndexedAssignment(before)
-    held = dict(Counter(assigned.values()) if ended else before.held)
-    crowded = before.crowded.intersection(rows)
-    if gone := held.keys() - places:
-        for instance in [instance for instance, place in assigned.items() if place in gone]:
-            missing |= _free(instance, rows, assigned)
+    schedule = _kept(rows) if ended else IndexedAssignment(before)
+    schedule.rows = rows
+    schedule.held = dict(Counter(schedule.values()) if ended else before.held)
+    schedule.crowded = before.crowded.intersection(rows)
+    schedule.partial = set()
+    if gone := schedule.held.keys() - places:
+        for instance in [instance for instance, place in schedule.items() if place in gone]:
+            missing.add(schedule.free(instance))
         for place in gone:
-            del held[place]
-    if crowded and len(held) < len(places):
-        for operator in crowded:
-            missing |= _thin_out(operator, rows, len(places), assigned, held)
+            del schedule.held[place]
+    if schedule.crowded and len(schedule.held) < len(places):
+        for operator in schedule.crowded:
+            missing |= _thin_out(operator, schedule, len(places))
     if missing:
-        _seat([operator for operator in rows if operator in missing], rows, wanted, places, held, assigned)
-        crowded |= {operator for operator in missing if len(rows[operator]) > len(places)}
-    assigned.rows, assigned.held, assigned.crowded = rows, held, crowded
-    return assigned
+        _seat(missing, schedule, places)
+    return schedule
 
 
 Operator = tuple[str, str]
@@ -134,6 +135,17 @@ class IndexedAssignment(dict[Instance, Place]):
     held: dict[Place, int]
     crowded: set[Operator]
     """Operators with two or more tasks that may share a slot."""
+    partial: set[Operator]
+    """Operators with a task without a slot."""
+
+    def free(self, instance: Instance) -> Operator:
+        """Take a task off its slot. Returns its operator."""
+        application, name, task = instance
+        operator = application, name
+        seats = self.rows[operator] = list(self.rows[operator])
+        seats[task] = None
+        del self[instance]
+        return operator
 
     @classmethod
     def of(cls, assignment: Assignment) -> IndexedAssignment:
@@ -145,37 +157,35 @@ class IndexedAssignment(dict[Instance, Place]):
             row.extend([None] * (task + 1 - len(row)))
             row[task] = place
         schedule.crowded = {operator for operator, row in schedule.rows.items() if len(set(row)) < len(row)}
+        schedule.partial = {operator for operator, row in schedule.rows.items() if None in row}
         return schedule
 
 
 def _rows(wanted: Sequence[Wanted], before: IndexedAssignment) -> tuple[dict[Operator, Seats], set[Operator], bool]:
     """The slots of all operators, highest level first; operators with missing slots; and whether a task has ended."""
-    known, found, cut = before.rows, 0, False
+    known, partial, new, cut = before.rows, before.partial, 0, False
     rows: dict[Operator, Seats] = {}
     missing = set()
-    for application in sorted(wanted, key=_falling_level):
+    for application in sorted(wanted, key=attrgetter("level"), reverse=True):  # equal levels stay in order
         name = application.application
         for operator, count in application.parallelism.items():
             key = name, operator
             seats = known.get(key)
             if seats is None:
+                new += 1
                 seats = [None] * count
-            else:
-                found += 1
-                if len(seats) != count:
-                    cut = cut or len(seats) > count
-                    seats = seats[:count] + [None] * (count - len(seats))
-            if None in seats:
                 missing.add(key)
+            elif len(seats) != count or (partial and key in partial):
+                cut = cut or len(seats) > count
+                seats = seats[:count] + [None] * (count - len(seats))
+                if None in seats:
+                    missing.add(key)
             rows[key] = seats
-    return rows, missing, cut or found < len(known)
+    return rows, missing, cut or len(rows) - new < len(known)
 
 
-def _falling_level(wanted: Wanted) -> int:
-    return -wanted.level
-
-
-def _without_ended(rows: Mapping[Operator, Seats]) -> IndexedAssignment:
+def _kept(rows: Mapping[Operator, Seats]) -> IndexedAssignment:
+    """The tasks that have a slot and have not ended."""
     return IndexedAssignment(
         (Instance(*operator, task), place)
         for operator, seats in rows.items()
@@ -184,57 +194,46 @@ def _without_ended(rows: Mapping[Operator, Seats]) -> IndexedAssignment:
     )
 
 
-def _free(instance: Instance, rows: dict[Operator, Seats], assigned: IndexedAssignment) -> set[Operator]:
-    """Take a task off its slot. Returns its operator."""
-    application, name, task = instance
-    seats = rows[application, name] = list(rows[application, name])
-    seats[task] = None
-    del assigned[instance]
-    return {(application, name)}
-
-
-def _thin_out(
-    operator: Operator, rows: dict[Operator, Seats], slots: int, assigned: IndexedAssignment, held: dict[Place, int]
-) -> set[Operator]:
+def _thin_out(operator: Operator, schedule: IndexedAssignment, slots: int) -> set[Operator]:
     """If slots are empty, tasks of one operator need not share a slot, so the surplus tasks give theirs up."""
-    room = ceil(len(rows[operator]) / slots)
+    seats = schedule.rows[operator]
+    room = ceil(len(seats) / slots)
     crowd: Counter[Place] = Counter()
     freed: set[Operator] = set()
-    for task, place in enumerate(rows[operator]):
+    for task, place in enumerate(seats):
         if place is not None:
             crowd[place] += 1
             if crowd[place] > room:
-                freed |= _free(Instance(*operator, task), rows, assigned)
-                held[place] -= 1
+                freed.add(schedule.free(Instance(*operator, task)))
+                schedule.held[place] -= 1
     return freed
 
 
-def _seat(
-    missing: Sequence[Operator],
-    rows: dict[Operator, Seats],
-    wanted: Sequence[Wanted],
-    places: Sequence[Place],
-    held: dict[Place, int],
-    assigned: IndexedAssignment,
-) -> None:
+def _seat(missing: set[Operator], schedule: IndexedAssignment, places: Sequence[Place]) -> None:
     """Assign the tasks that have no slot yet: to the emptiest slot, or to the slot of the task that feeds them.
 
     Of equally empty slots the first by host and port is taken. A slot is *full* for an operator when it has its even
     part of the operator's tasks. The feeder's slot is used if it holds at most one task more than the emptiest.
     """
+    rows, held, new_tuple = schedule.rows, schedule.held, tuple.__new__
     ordered, count = sorted(places), len(places)
     # A heap of numbers, tasks × slots + rank: they are much cheaper to compare than places.
     heap = [count * tasks + rank for rank, tasks in enumerate(map(held.get, ordered, repeat(0)))]
     heapify(heap)
-    stages = {known.application: list(known.parallelism) for known in wanted}
-    held_at, new_tuple = held.get, tuple.__new__
-    for operator in missing:
+    before: Operator = "", ""
+    for operator in rows:
+        feeder, before = before, operator  # the rows of an application are in the order of its stages
+        if operator not in missing:
+            continue
         application, name = operator
-        at = stages[application].index(name)
-        beside = rows[application, stages[application][at - 1]] if at else []
+        beside = rows[feeder] if feeder[0] == application else []
         seats = rows[operator] = list(rows[operator])
         room = ceil(len(seats) / count)
-        full = set(seats) if room == 1 else {place for place, tasks in Counter(seats).items() if tasks >= room}
+        if room == 1:
+            full = set(seats)
+        else:
+            full = {place for place, tasks in Counter(seats).items() if tasks >= room}
+            schedule.crowded.add(operator)
         for task, seated in enumerate(seats):
             if seated is not None:
                 continue
@@ -242,20 +241,22 @@ def _seat(
             while True:  # find the emptiest slot that is not full
                 entry = heap[0]
                 place = ordered[entry % count]
-                now = held_at(place, 0)
+                now = held.get(place, 0)
                 if entry // count < now:  # it got tasks since it was queued, so it moves back
                     heapreplace(heap, count * now + entry % count)
                 elif place in full:
                     passed = [*(passed or ()), heappop(heap)]
                 else:
                     break
-            for entry in passed or ():
-                heappush(heap, entry)
             near = beside[task] if task < len(beside) else None
             if near is not None and near not in full and held[near] <= now + 1:
                 place, now = near, held[near]
+            else:
+                heapreplace(heap, entry + count)  # the emptiest slot gets one task more
+            for waiting in passed or ():
+                heappush(heap, waiting)
             held[place] = now + 1
             # bypasses the named constructor, which takes three times as long
-            seats[task] = assigned[new_tuple(Instance, (application, name, task))] = place
+            seats[task] = schedule[new_tuple(Instance, (application, name, task))] = place
             if room == 1 or seats.count(place) >= room:
                 full.add(place)
