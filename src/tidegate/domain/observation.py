@@ -148,6 +148,8 @@ class ArrivalSample:
     """When the oldest of the waiting rows arrived."""
     retention_s: float | None = None
     """The source may delete rows that are older than this."""
+    expiring_s: float | None = None
+    """When the row that may be deleted first arrived, if it is not the oldest: topics are kept for different times."""
 
 
 @dataclass(frozen=True, slots=True)

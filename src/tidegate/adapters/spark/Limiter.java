@@ -529,11 +529,15 @@ public class Limiter implements Consumer, Supplier, Runnable {
             return map;
         }
 
+        /** In the order of progress reports. A plan may contain a source twice. */
         List plain() throws Exception {
             List found = new ArrayList();
-            scala.collection.Iterator each = ((scala.collection.immutable.Map) call(query, "uniqueSources")).iterator();
+            scala.collection.Iterator each = ((scala.collection.Iterable) call(query, "sources")).iterator();
             while (each.hasNext()) {
-                found.add(((scala.Tuple2) each.next())._1());
+                Object source = each.next();
+                if (!found.contains(source)) {
+                    found.add(source);
+                }
             }
             return found;
         }

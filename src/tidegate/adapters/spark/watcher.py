@@ -143,11 +143,14 @@ class LimitState:
 
 @dataclass(frozen=True, slots=True)
 class TopicEnds:
-    """End offsets of the topics of a run at some time, by topic and partition."""
+    """End offsets of the topics of a run's source at some time, by topic and partition."""
 
     run_id: str
+    source: int
+    """Its place among the sources of the run, as in the run's progress reports."""
     time_s: float
-    retention_s: float | None
+    retention_s: dict[str, float]
+    """By topic, if limited."""
     offsets: dict[str, dict[str, int]]
     looked_up: bool
     """From the records' timestamps, for a time before we started to observe."""
@@ -170,7 +173,10 @@ class Look:
     under_way: dict[str, BatchUnderWay] = field(default_factory=dict)
     """By run id."""
     offsets: dict[str, list[tuple[Any, Any]]] = field(default_factory=dict)
-    """By run id: for each source, the committed offsets and those at which the newest batch ends."""
+    """By run id: for each source, the committed offsets and those at which the newest batch ends.
+
+    In the order of the sources in progress reports; None where there are none yet.
+    """
     limits: dict[str, LimitState] = field(default_factory=dict)
     ends: list[TopicEnds] = field(default_factory=list)
     """Oldest first; those from timestamps before those that were observed."""
@@ -236,6 +242,9 @@ def read_look(text: str) -> Look:
     (5, {'run': [(None, {})]})
     >>> read_look("L\\trun\\trows\\t200\\t-1\\t0\\t1000\\tKafkaMicroBatchStream\\t\\n").limits["run"].rows
     200
+    >>> seen = read_look('K\\trun\\t1\\t5000\\t{"t":7200000}\\t{"t":{"0":3}}\\n').ends[0]
+    >>> seen.source, seen.time_s, seen.retention_s, seen.offsets
+    (1, 5.0, {'t': 7200.0}, {'t': {'0': 3}})
     """
     look = Look()
     for line in text.split("\n"):
@@ -267,9 +276,7 @@ def read_look(text: str) -> Look:
             run_id, *fields = rest.split("\t")
             look.limits[run_id] = _limit(fields)
         elif kind in ("K", "H"):
-            run_id, time_ms, retention_ms, offsets = rest.split("\t")
-            retention_s = int(retention_ms) / 1e3 if int(retention_ms) >= 0 else None
-            look.ends.append(TopicEnds(run_id, int(time_ms) / 1e3, retention_s, json.loads(offsets), kind == "H"))
+            look.ends.append(_ends(rest.split("\t"), looked_up=kind == "H"))
         elif kind == "F":
             run_id, text = rest.split("\t")
             look.unreachable[run_id] = text
@@ -293,6 +300,12 @@ def _limit(fields: list[str]) -> LimitState:
         sources=tuple(name for name in sources.split(",") if name),
         refusal=refusal,
     )
+
+
+def _ends(fields: list[str], looked_up: bool) -> TopicEnds:
+    run_id, source, time_ms, kept_ms, offsets = fields
+    kept_s = {topic: millis / 1e3 for topic, millis in json.loads(kept_ms).items()}
+    return TopicEnds(run_id, int(source), int(time_ms) / 1e3, kept_s, json.loads(offsets), looked_up)
 
 
 def _most(text: str) -> int | None:
