@@ -84,7 +84,8 @@ class SparkCluster:
         self._states: dict[str, LimitState] = {}
         self._rebalancer = Rebalancer(note)
         self._unmeasured = Unmeasured(note)
-        self._state = StatePlaces(spark.sparkContext, policy.guards.move_old_rocksdb)
+        rocksdb = self._features.rocksdb_reloads or policy.guards.move_old_rocksdb
+        self._state = StatePlaces(spark.sparkContext, may_move_rocksdb=rocksdb)
         self._moving = False
         self._host = HostWatch(works_here=(spark.sparkContext.master or "").startswith("local"))
         self._watcher.start()
