@@ -170,7 +170,7 @@ class ApplicationBook:
             arrival=arrival,
             lags=lags,
             partitions=partitions,
-            gated=state is not None and bool(state.kind),
+            gated=state is not None and state.limitable,
             error=run.error,
             estimated=frozenset() if measured and not partitions else frozenset({"latency"}),
         )

@@ -235,8 +235,10 @@ class SparkCluster:
     def _limit(self, action: SetAdmission | SetBatchInterval) -> list[ActionReceipt]:
         """Set a limit or an interval inside the driver. Repeated at every step, so that it also covers the next run."""
         name, state = action.application, self._states.get(action.application)
-        if state is not None and not state.kind and state.refusal:
-            return [ActionReceipt(action, Outcome.REFUSED, state.refusal)]
+        if state is not None:
+            objection = state.objection if isinstance(action, SetAdmission) else state.refusal
+            if objection:
+                return [ActionReceipt(action, Outcome.REFUSED, objection)]
         if state is None and not self.limits.asked(name):
             return [ActionReceipt(action, Outcome.REFUSED, f"no query named {name!r} runs")]
         if isinstance(action, SetAdmission):

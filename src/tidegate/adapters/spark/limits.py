@@ -139,6 +139,6 @@ class SourceLimits:
 def admission_of(name: str, state: LimitState) -> Capability:
     """Whether and how the admission of a query can be limited."""
     knob = f"admission of {name}"
-    if state.kind:
+    if state.limitable:
         return Capability(knob, True, f"live, in {state.kind} per batch, within the limits of its own sources")
-    return Capability(knob, False, state.refusal or "its sources are not known yet")
+    return Capability(knob, False, state.objection or "its sources are not known yet")

@@ -30,6 +30,7 @@ class ActiveQuery:
 
 
 _BOUNDLESS = 2**60
+_BYTES = "its own limit counts something else (maxBytesPerTrigger), which ours could exceed; it can be paused"
 
 BatchKey = tuple[str, int]
 """Run id and batch id."""
@@ -131,7 +132,8 @@ class LimitState:
     """What `Limiter.java` can do with a run, and what is in force."""
 
     kind: str
-    """What its sources count: rows, files or mixed. Empty if they are not known yet or accept no limit."""
+    """What its sources count: rows, files or mixed; `pause` if they can only be paused. Empty if they are not known yet
+    or accept neither."""
     rows: int | None
     files: int | None
     paused: bool
@@ -139,6 +141,15 @@ class LimitState:
     sources: tuple[str, ...]
     """Classes of its sources."""
     refusal: str
+
+    @property
+    def limitable(self) -> bool:
+        return self.kind not in ("", "pause")
+
+    @property
+    def objection(self) -> str:
+        """Why it cannot be limited; empty if it can, or if that is not known yet."""
+        return _BYTES if self.kind == "pause" else self.refusal
 
 
 @dataclass(frozen=True, slots=True)
