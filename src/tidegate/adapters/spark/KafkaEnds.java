@@ -43,21 +43,25 @@ public class KafkaEnds implements Runnable, Supplier {
     private final List lines = new ArrayList();
     private boolean running;
 
-    /** Track the topics of a run's sources. Their progress is committed to the consumer group; empty for none. */
-    public synchronized void follow(String run, List sources, String group) throws Exception {
+    /** Track the topics of a run's sources, given by their place among all its sources. Their progress is committed to the consumer group; empty for none. */
+    public synchronized void follow(String run, Map sources, String group) throws Exception {
         if (followed.containsKey(run)) {
             return;
         }
-        List all = new ArrayList();
-        for (int place = 0; place < sources.size(); place++) {
-            all.add(new Followed(run, place, sources.get(place), group));
+        Map all = new HashMap();
+        ClassLoader loader = null;
+        Iterator each = sources.entrySet().iterator();
+        while (each.hasNext()) {
+            Map.Entry entry = (Map.Entry) each.next();
+            all.put(entry.getKey(), new Followed(run, (Integer) entry.getKey(), entry.getValue(), group));
+            loader = entry.getValue().getClass().getClassLoader();
         }
         followed.put(run, all);
         if (!running) {
             running = true;
             Thread thread = new Thread(this, "tidegate-kafka");
             thread.setDaemon(true);
-            thread.setContextClassLoader(sources.get(0).getClass().getClassLoader());
+            thread.setContextClassLoader(loader);
             thread.start();
         }
     }
@@ -68,9 +72,9 @@ public class KafkaEnds implements Runnable, Supplier {
         while (each.hasNext()) {
             Map.Entry entry = (Map.Entry) each.next();
             if (!runs.contains(entry.getKey())) {
-                List all = (List) entry.getValue();
-                for (int place = 0; place < all.size(); place++) {
-                    ((Followed) all.get(place)).over = true;
+                Iterator sources = ((Map) entry.getValue()).values().iterator();
+                while (sources.hasNext()) {
+                    ((Followed) sources.next()).over = true;
                 }
                 each.remove();
             }
@@ -79,9 +83,10 @@ public class KafkaEnds implements Runnable, Supplier {
 
     /** A source's rows up to these offsets are committed: commit them to the consumer group, if one is named. */
     public synchronized void committed(String run, int place, Map offsets) {
-        List all = (List) followed.get(run);
-        if (all != null && !((Followed) all.get(place)).group.isEmpty()) {
-            ((Followed) all.get(place)).toCommit = offsets;
+        Map all = (Map) followed.get(run);
+        Followed one = all == null ? null : (Followed) all.get(Integer.valueOf(place));
+        if (one != null && !one.group.isEmpty()) {
+            one.toCommit = offsets;
         }
     }
 
@@ -111,7 +116,7 @@ public class KafkaEnds implements Runnable, Supplier {
                 all = new ArrayList();
                 Iterator each = followed.values().iterator();
                 while (each.hasNext()) {
-                    all.addAll((List) each.next());
+                    all.addAll(((Map) each.next()).values());
                 }
             }
             for (int at = 0; at < all.size(); at++) {
@@ -128,7 +133,7 @@ public class KafkaEnds implements Runnable, Supplier {
     /** The topics of one source of a run. */
     public static class Followed {
         final String run;
-        final int place;
+        final Integer place;
         final String group;
         volatile boolean over;
         volatile Map toCommit;
@@ -140,7 +145,7 @@ public class KafkaEnds implements Runnable, Supplier {
         private Map retentionMs = new TreeMap();
         private String error = "";
 
-        Followed(String run, int place, Object source, String group) throws Exception {
+        Followed(String run, Integer place, Object source, String group) throws Exception {
             this.run = run;
             this.place = place;
             this.group = group;

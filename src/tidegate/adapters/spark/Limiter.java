@@ -703,18 +703,22 @@ public class Limiter implements Consumer, Supplier, Runnable {
             return kind;
         }
 
-        /** The sum of the limits in force, in rows or files; negative if there is none. */
+        /** The sum of the limits in force, of the sources that count rows or files; negative if one has no limit. */
         long inForce(boolean rows) {
             long sum = 0;
+            boolean some = false;
             for (int at = 0; at < gates.size(); at++) {
                 Gate gate = (Gate) gates.get(at);
-                long most = gate.files == rows ? NONE : mostOf(gate.now);
-                if (most < 0) {
-                    return NONE;
+                if (gate.files != rows) {
+                    long most = mostOf(gate.now);
+                    if (most < 0) {
+                        return NONE;
+                    }
+                    sum += most;
+                    some = true;
                 }
-                sum += most;
             }
-            return gates.isEmpty() ? NONE : sum;
+            return some ? sum : NONE;
         }
     }
 

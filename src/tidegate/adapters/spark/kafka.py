@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -20,7 +21,7 @@ _CLASSES = {"KafkaMicroBatchStream", "KafkaSource"}
 
 
 class KafkaWatch:
-    """Tracks the topics of every query that reads only from Kafka, with one source or several."""
+    """Tracks the topics of every query that reads from Kafka, with one source or several."""
 
     def __init__(self, spark: SparkSession, watcher: Watcher, limits: SourceLimits, groups: dict[str, str]) -> None:
         self._gateway: Any = spark.sparkContext._gateway
@@ -31,7 +32,7 @@ class KafkaWatch:
         self._backlogs: dict[str, KafkaBacklog] = {}
         """By run id."""
         self._without: set[str] = set()
-        """Runs that do not read only from Kafka."""
+        """Runs that do not read from Kafka."""
 
     def take_in(self, look: Look, names: dict[str, str]) -> None:
         """Track new runs, drop ended ones, and read the brokers' answers."""
@@ -67,16 +68,17 @@ class KafkaWatch:
     def latency(self, run_id: str, offsets: tuple[tuple[Any, Any], ...], committed_s: float) -> LatencySample | None:
         """Latencies of a batch's rows since their arrival at the brokers; None if unknown."""
         backlog = self._backlogs.get(run_id)
-        if backlog is None or len(offsets) != len(backlog.sources):
+        if backlog is None or len(offsets) != backlog.all_sources:
             return None
-        spans = []
-        for before, after in ((whole_offsets(before), whole_offsets(after)) for before, after in offsets):
+        spans = {}
+        for place in backlog.sources:
+            before, after = map(whole_offsets, offsets[place])
             if before is None or after is None:
                 return None
-            spans.append((before, after))
+            spans[place] = before, after
         if self._java is not None and self._groups:
-            for place, (_, after) in enumerate(spans):
-                self._java.committed(run_id, place, _java_map(self._gateway, after))
+            for place, (_, after) in spans.items():
+                self._java.committed(run_id, place, _java_map(self._gateway, _flat(after)))
         return backlog.latency(spans, committed_s)
 
     def close(self) -> None:
@@ -84,22 +86,23 @@ class KafkaWatch:
             self._java.keep(self._gateway.jvm.java.util.HashSet())
 
     def _follow(self, run_id: str, kinds: tuple[str, ...], group: str) -> None:
-        sources = self._limits.sources(run_id) if set(kinds) <= _CLASSES else []
-        if not sources:
+        places = [place for place, kind in enumerate(kinds) if kind in _CLASSES]
+        sources = self._limits.sources(run_id) if places else []
+        if len(sources) != len(kinds):
             self._without.add(run_id)
             return
         try:
             if self._java is None:
-                loader = sources[0].getClass().getClassLoader()
+                loader = sources[places[0]].getClass().getClassLoader()
                 self._java = new_inside(self._gateway, "KafkaEnds", loader=loader)
                 self._watcher.include(self._java)
-            self._java.follow(run_id, _java_list(self._gateway, sources), group)
+            self._java.follow(run_id, _java_map(self._gateway, {place: sources[place] for place in places}), group)
         except Exception as error:  # an unknown version of the connector
             text = next(iter(str(error).strip().splitlines()), type(error).__name__)
             logger.warning("Kafka's end offsets are not available: %s", text)
             self._without.add(run_id)
             return
-        self._backlogs[run_id] = KafkaBacklog(len(sources))
+        self._backlogs[run_id] = KafkaBacklog(places, len(sources))
 
 
 def _java_list(gateway: Any, values: Any) -> Any:
@@ -109,9 +112,16 @@ def _java_list(gateway: Any, values: Any) -> Any:
     return found
 
 
-def _java_map(gateway: Any, offsets: Offsets) -> Any:
+def _java_map(gateway: Any, values: Mapping[Any, Any]) -> Any:
     found = gateway.jvm.java.util.HashMap()
-    for topic, partitions in offsets.items():
-        for partition, end in partitions.items():
-            found.put(f"{topic}-{partition}", end)
+    for key, value in values.items():
+        found.put(key, value)
     return found
+
+
+def _flat(offsets: Offsets) -> dict[str, int]:
+    """
+    >>> _flat({"orders": {"0": 5, "1": 7}})
+    {'orders-0': 5, 'orders-1': 7}
+    """
+    return {f"{topic}-{partition}": end for topic, parts in offsets.items() for partition, end in parts.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,26 +28,32 @@ class KafkaSource:
 
 
 class KafkaBacklog:
-    """All sources of one run, in the order in which Spark reports them."""
+    """The Kafka sources of one run, by their place in its progress reports."""
 
-    def __init__(self, sources: int) -> None:
-        self.sources = tuple(KafkaSource() for _ in range(sources))
+    def __init__(self, places: Sequence[int], all_sources: int) -> None:
+        """If the run has other sources too, its rows cannot be counted, and only the age of those in Kafka is known."""
+        self.sources = {place: KafkaSource() for place in places}
+        self.all_sources = all_sources
+
+    @property
+    def whole(self) -> bool:
+        return len(self.sources) == self.all_sources
 
     def plan(self, offsets: Sequence[tuple[Any, Any]]) -> None:
         """The committed offsets of each source, and those at which the newest batch ends."""
-        if len(offsets) == len(self.sources):
-            for source, (_, after) in zip(self.sources, offsets, strict=True):
-                source.planned = whole_offsets(after) or source.planned
+        if len(offsets) == self.all_sources:
+            for place, source in self.sources.items():
+                source.planned = whole_offsets(offsets[place][1]) or source.planned
 
     def arrival(self) -> ArrivalSample | None:
         """Arrivals and backlog of all sources together; None until every broker has answered."""
-        times = [source.curves.time_s for source in self.sources if source.curves.time_s is not None]
+        times = [source.curves.time_s for source in self.sources.values() if source.curves.time_s is not None]
         if not times or len(times) < len(self.sources):
             return None
         time_s, lags = min(times), self._lags()
         oldest = [
             (since_s, source.retention_s.get(topic))
-            for source in self.sources
+            for source in self.sources.values()
             for topic, since_s in source.curves.oldest_s(source.planned or {}).items()
         ]
         oldest_s = min((since_s for since_s, _ in oldest), default=None)
@@ -58,8 +64,8 @@ class KafkaBacklog:
         )
         return ArrivalSample(
             time_s=time_s,
-            arrived_rows=sum(source.curves.arrived for source in self.sources),
-            waiting_rows=None if lags is None else sum(lags.values()),
+            arrived_rows=sum(source.curves.arrived for source in self.sources.values()) if self.whole else None,
+            waiting_rows=sum(lags.values()) if lags is not None and self.whole else None,
             oldest_s=None if lags is None else oldest_s,
             retention_s=retention_s,
             expiring_s=None if expiring_s == oldest_s else expiring_s,
@@ -68,31 +74,33 @@ class KafkaBacklog:
     def lags(self) -> tuple[tuple[PartitionLag, ...], int | None]:
         """The partitions with the largest backlog, and the total number of partitions."""
         lags = self._lags()
-        if lags is None or any(source.curves.time_s is None for source in self.sources):
+        if lags is None or not self.whole or any(source.curves.time_s is None for source in self.sources.values()):
             return (), None
         worst = sorted(lags.items(), key=lambda item: (-item[1], item[0]))[:_MOST_LAGS]
         return tuple(PartitionLag(partition, rows) for partition, rows in worst if rows), len(lags)
 
-    def latency(self, spans: Sequence[tuple[Offsets, Offsets]], committed_s: float) -> LatencySample | None:
+    def latency(self, spans: Mapping[int, tuple[Offsets, Offsets]], committed_s: float) -> LatencySample | None:
         """Latencies of a batch's rows since their arrival; None unless rows of every source can be dated."""
-        times, weights = [], []
-        for source, (before, after) in zip(self.sources, spans, strict=True):
+        times, weights, all_dated = [], [], self.whole
+        for place, source in self.sources.items():
+            before, after = spans[place]
             dated_s, stands_for = source.curves.dated(before, after)
             source.curves.forget_before(after)
-            if not len(dated_s) and before != after:
-                return None
+            all_dated &= bool(len(dated_s)) or before == after
             times.append(dated_s)
             weights.append(stands_for)
+        if not all_dated:
+            return None
         return latency_of(np.concatenate(times), np.concatenate(weights), committed_s)
 
     def _lags(self) -> Counter[str] | None:
         """Backlog by partition. Two sources may read one topic: their backlogs add up, as both have to be read."""
         total: Counter[str] = Counter()
-        for source in self.sources:
+        for source in self.sources.values():
             if source.planned is None:
                 return None
             total.update(source.curves.lags(source.planned))
         return total
 
     def _shortest_s(self) -> float | None:
-        return min((kept_s for source in self.sources for kept_s in source.retention_s.values()), default=None)
+        return min((kept_s for source in self.sources.values() for kept_s in source.retention_s.values()), default=None)
