@@ -133,6 +133,29 @@ def test_the_gate_opens_before_waiting_rows_reach_the_retention_of_the_topic() -
         assert (None in limits(stepped(controller, now_s + 0.6, sample))) == expected
 
 
+def test_of_topics_that_are_kept_for_different_times_the_row_that_is_deleted_first_counts() -> None:
+    for age_s, expected in ((400.0, True), (100.0, False)):
+        controller = Controller(POLICY)
+        now_s = known(controller)
+        waits = ArrivalSample(now_s, 50_000, 5000, oldest_s=now_s - 900.0, retention_s=600.0, expiring_s=now_s - age_s)
+        sample = application((batch(10, now_s, 2000),), gated=True, admission_rows=2600, arrival=waits)
+        decision = stepped(controller, now_s + 0.6, sample)
+        assert (None in limits(decision)) == expected
+        assert any("a row has waited 401 s" in str(reason) for reason in decision.reasons) == expected
+
+
+def test_an_age_without_counted_rows_changes_nothing_but_the_guard() -> None:
+    """Of a query that reads from Kafka and from files, only the age of the rows in Kafka is known."""
+    one, two = Controller(POLICY), Controller(POLICY)
+    for number in range(20):
+        now_s = 1000.6 + number
+        sample = application((batch(number, 1000.0 + number, 500 + 50 * number),), gated=True, admission_rows=2000)
+        aged = replace(sample, arrival=ArrivalSample(now_s, None, oldest_s=now_s - 0.5, retention_s=600.0))
+        assert limits(stepped(one, now_s, sample)) == limits(stepped(two, now_s, aged))
+    old = replace(aged, arrival=ArrivalSample(1021.0, None, oldest_s=700.0, retention_s=600.0))
+    assert limits(stepped(two, 1021.0, old)) == [None]
+
+
 def test_the_gate_opens_for_a_query_that_is_not_known_yet() -> None:
     """After a long outage the first batches are the ones that must not be small."""
     arrival = ArrivalSample(1000.0, 50_000, waiting_rows=5000, oldest_s=600.0, retention_s=600.0)

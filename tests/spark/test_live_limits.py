@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from tests.spark.conftest import batches, input_rows, samples, wait_for, wait_for_batches
 from tidegate.adapters.spark.attach import Gate, attach
 from tidegate.control.journal import read_notes
 from tidegate.domain import Outcome, Receipt, SetAdmission, SetBatchInterval, Targets
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ROWS_PER_FILE = 10
 
@@ -78,6 +84,85 @@ def test_a_plain_file_query_is_limited_paused_and_released(
     wait_for(lambda: sum(input_rows(query)) == 340, "all files")
     assert max(input_rows(query)) == 80, "the user's own limit of eight files holds"
     assert query.isActive
+
+
+def test_a_source_that_is_limited_in_bytes_is_never_limited_but_can_be_paused(
+    spark: SparkSession, gate: Gate, folder: Path, tmp_path: Path
+) -> None:
+    """Two of the larger files fit into the user's limit. One of them, or a file of our limit, may hold any number."""
+    add_files(folder, 20)
+    gate.cluster.limits.limit("bytes", ROWS_PER_FILE)
+    gate.cluster.limits.bound_first_batches()
+    query = start(lines(spark, folder, maxBytesPerTrigger=100), "bytes", tmp_path)
+    wait_for(lambda: sum(input_rows(query)) == 200, "all files")
+    assert set(input_rows(query)) == {2 * ROWS_PER_FILE}, "the user's own limit, whatever was asked for"
+    (answer,) = turn(gate, SetAdmission("bytes", ROWS_PER_FILE)).actions
+    assert (answer.outcome, "maxBytesPerTrigger" in answer.note) == (Outcome.REFUSED, True)
+    told = next(one for one in gate.capabilities() if one.actuator == "admission of bytes")
+    assert (told.able, told.reason) == (False, answer.note)
+    assert not samples(gate, "bytes")[-1].gated
+    gate.cluster.limits.pause("bytes", "test", 600.0)
+    assert wait_for(lambda: gate.cluster.limits.quiet("bytes"), "quiet")
+    batch = planned(tmp_path / "bytes")
+    add_files(folder, 5)
+    time.sleep(1.0)
+    assert planned(tmp_path / "bytes") == batch, "nothing is taken in while it is paused"
+    gate.cluster.limits.resume("bytes", "test")
+    wait_for(lambda: sum(input_rows(query)) == 250, "the rest")
+    assert turn(gate, SetBatchInterval("bytes", 1.0)).actions[0].outcome is Outcome.DONE
+
+
+def watermarked(rows: DataFrame) -> DataFrame:
+    """Windows of a second. All but the newest are complete when the watermark has moved."""
+    timed = rows.select(F.timestamp_seconds(F.split("value", " ")[1].cast("long")).alias("at"))
+    return timed.withWatermark("at", "1 second").groupBy(F.window("at", "1 second")).count().select("count")
+
+
+def timed_out(rows: DataFrame) -> DataFrame:
+    """One row for each key that was silent for a second."""
+
+    def close(key: tuple[str], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+        import pandas as pd
+
+        if state.hasTimedOut:
+            state.remove()
+            yield pd.DataFrame({"count": [1]})
+        else:
+            state.update((sum(map(len, frames)),))
+            state.setTimeoutDuration(1000)
+
+    timeout = GroupStateTimeout.ProcessingTimeTimeout
+    return rows.groupBy("value").applyInPandasWithState(close, "count LONG", "rows LONG", "append", timeout)
+
+
+@pytest.mark.parametrize(("build", "results"), [(watermarked, 8), (timed_out, ROWS_PER_FILE)])
+def test_a_batch_without_data_runs_while_its_source_is_paused(
+    spark: SparkSession, gate: Gate, folder: Path, tmp_path: Path, build: Callable[[DataFrame], DataFrame], results: int
+) -> None:
+    """Its first batch waits until it is paused, so the results can only come from a batch without data."""
+    go, name = tmp_path / "go", build.__name__
+
+    def held(text: str) -> str:
+        while not go.exists():
+            time.sleep(0.05)
+        return text
+
+    add_files(folder, 1)
+    frame = build(lines(spark, folder).select(F.udf(held)("value").alias("value")))
+    writer = frame.writeStream.format("memory").queryName(name).outputMode("append")
+    query = writer.option("checkpointLocation", str(tmp_path / name)).trigger(processingTime="300 milliseconds").start()
+    try:
+        wait_for(lambda: samples(gate, name) and samples(gate, name)[-1].running_batch, "a batch under way")
+        gate.cluster.limits.pause(name, "test", 600.0)
+    finally:
+        go.touch()
+    wait_for(lambda: spark.table(name).count() == results, "the results of a batch without data", 60.0)
+    assert planned(tmp_path / name) > 0
+    add_files(folder, 3)
+    time.sleep(1.0)
+    assert sum(input_rows(query)) == ROWS_PER_FILE, "it is still paused"
+    gate.cluster.limits.resume(name, "test")
+    wait_for(lambda: sum(input_rows(query)) == 4 * ROWS_PER_FILE, "the other files")
 
 
 def test_limits_pauses_and_intervals_disappear_with_their_controller(

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pyspark
+import pytest
 
 from tests.spark.conftest import wait_for
 from tidegate.control.journal import read_entries
@@ -121,6 +122,36 @@ def test_an_unchanged_script_runs_with_its_arguments_and_goes_on_where_it_stoppe
             break
     assert rows > 0
     assert "1" in numbers(commits)
+
+
+MAIN = """
+from pyspark.sql import functions as F
+
+
+def main(spark, gate):
+    rows = spark.readStream.format("rate").option("rowsPerSecond", 20).load()
+    gate.start("own", lambda session, settings: rows.writeStream.format("noop")
+        .option("checkpointLocation", settings.checkpoint).trigger(processingTime="1 second"))
+    query = rows.writeStream.format("noop").queryName("plain").trigger(processingTime="1 second").start()
+    WAIT
+    print("main has returned")
+"""
+"""A file that gets the session. It may wait for its queries itself, or leave that to the command."""
+
+
+@pytest.mark.parametrize("wait", ["query.awaitTermination()", "spark.streams.awaitAnyTermination()", "pass"])
+def test_a_file_with_main_ends_when_its_time_is_up(tmp_path: Path, wait: str) -> None:
+    app = tmp_path / "given.py"
+    app.write_text(MAIN.replace("WAIT", wait))
+    options = ("--master", "local[2]", "--duration", "15", "--mode", "off", "--json")
+    done = run(app, tmp_path / "out", *options)
+    assert done.returncode == 0, done.stderr[-2000:]
+    summary = json.loads(done.stdout)
+    assert (summary["ended"], summary["control_failure"]) == ("the time is up", None)
+    assert "main has returned" in done.stderr
+    for name in ("own", "plain"):
+        offsets, commits = (tmp_path / "given.checkpoints" / name / kind for kind in ("offsets", "commits"))
+        assert numbers(offsets) == numbers(commits) != set(), "the batch that ran was finished"
 
 
 def test_ctrl_c_in_the_middle_of_a_batch_ends_cleanly(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from tests.spark.conftest import batches, observations, samples, told_rows, wait
 from tidegate.adapters.spark.attach import attach
 from tidegate.adapters.spark.cluster import SparkCluster
 from tidegate.adapters.spark.executors import settle_executors
+from tidegate.adapters.spark.sparkfeatures import probe
 from tidegate.control.journal import read_entries
 from tidegate.domain import MoveState, Outcome, Targets
 from tidegate.domain.policy import Policy
@@ -91,7 +93,9 @@ def test_state_that_must_not_move_is_refused_by_name(
     spark: SparkSession, tmp_path: Path, where: str, setting: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if where == "old":
-        monkeypatch.setattr(type(spark.sparkContext), "version", "4.0.5")
+        now = probe(spark)
+        assert now.rocksdb_reloads, "this Spark has the fix"
+        monkeypatch.setattr("tidegate.adapters.spark.cluster.probe", lambda _: replace(now, rocksdb_reloads=False))
     elif where == "context":
         spark.sparkContext._jsc.sc().conf().set(setting, "true")
     else:

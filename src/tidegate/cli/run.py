@@ -129,12 +129,15 @@ class _Run:
 
     def application(self, module: ModuleType, master: str | None, slots: int, settings: dict[str, str]) -> None:
         """Give the file's `build` or `main` a session, and wait for its queries."""
+        from tidegate.adapters.spark.unchanged import keep_checkpoints
+
         with self.starting():
             limits = self.policy.executors
             spark = _session(self.app.stem, master, slots, limits.min, limits.max, settings)
         gate = self.attach(spark)
         try:
             if hasattr(module, "main"):
+                keep_checkpoints(spark, self.checkpoints)
                 module.main(spark, gate)
             else:
                 gate.start(self.app.stem, module.build)

@@ -144,14 +144,16 @@ class ArrivalSample:
     """The latest report of a source, more recent than the last batch's progress report."""
 
     time_s: float
-    arrived_rows: int
-    """Total rows that had arrived by `time_s`."""
+    arrived_rows: int | None
+    """Total rows that had arrived by `time_s`; None if the report covers only some of the application's sources."""
     waiting_rows: int | None = None
     """Of these, rows not yet planned into a batch; None if the source does not report it."""
     oldest_s: float | None = None
     """When the oldest of the waiting rows arrived."""
     retention_s: float | None = None
     """The source may delete rows that are older than this."""
+    expiring_s: float | None = None
+    """When the row that may be deleted first arrived, if it is not the oldest: topics are kept for different times."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -191,6 +191,7 @@ def _packed(samples: Sequence[ApplicationSample], number: int) -> bytearray:
         batches = sample.batches
         batch = batches[number] if len(batches) > number else _NO_BATCH
         latency, arrival = batch.latency or _UNKNOWN, sample.arrival or _UNKNOWN
+        arrived = arrival.arrived_rows
         progress_s, busy_s, overhead_s = sample.last_progress_s, batch.busy_s, batch.overhead_s
         limit = sample.admission_rows
         pack_into(
@@ -198,7 +199,7 @@ def _packed(samples: Sequence[ApplicationSample], number: int) -> bytearray:
             at,
             nan if progress_s is None else progress_s,
             arrival.time_s,
-            arrival.arrived_rows,
+            nan if arrived is None else arrived,
             inf if limit is None else limit,
             sample.interval_s,
             batch.started_s,

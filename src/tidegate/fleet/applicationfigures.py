@@ -52,7 +52,7 @@ class ApplicationFigures:
             if self.asked:
                 self.readings.append((batch.committed_s, read_batch(batch, self.before, self.asked)))
             self.before = Before(batch.started_s, batch.committed_s, batch.backlog_rows or 0)
-        if sample.arrival is not None:
+        if sample.arrival is not None and sample.arrival.arrived_rows is not None:
             self.arrived.append((sample.arrival.time_s, sample.arrival.arrived_rows))
         # Keep one batch more than the window, because a slow one may have started before it.
         while len(self.batches) > 1 and self.batches[1].committed_s < now_s - self.window_s:

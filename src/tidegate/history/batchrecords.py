@@ -183,10 +183,11 @@ class ObservationFlattener:
         found = []
         for sample in observation.applications:
             followed = self._by_application.setdefault(sample.name, _Followed())
-            if sample.arrival is not None:
-                if followed.arrivals and sample.arrival.arrived_rows < followed.arrivals[-1][1]:
+            arrived = sample.arrival.arrived_rows if sample.arrival is not None else None
+            if sample.arrival is not None and arrived is not None:
+                if followed.arrivals and arrived < followed.arrivals[-1][1]:
                     followed.arrivals.clear()  # the source was restarted
-                followed.arrivals.append((sample.arrival.time_s, sample.arrival.arrived_rows))
+                followed.arrivals.append((sample.arrival.time_s, arrived))
             for batch in sample.batches:
                 metrics = followed.batches.metrics(batch, around) | _settings(sample)
                 rate = followed.arrival_rows_per_s(batch.started_s)

@@ -132,10 +132,12 @@ class Admission(Proposer):
             return f"{sample.name}: rows were dropped behind the watermark while batches were limited: no limit"
         arrival = sample.arrival
         if arrival is not None and arrival.oldest_s is not None and arrival.retention_s is not None:
-            age_s = now_s - arrival.oldest_s
+            expiring_s = arrival.oldest_s if arrival.expiring_s is None else arrival.expiring_s
+            age_s = now_s - expiring_s
             if age_s > _RETENTION_SHARE * arrival.retention_s:
+                which = "the oldest row" if arrival.expiring_s is None else "a row"
                 kept = f"the source keeps rows for {arrival.retention_s:.0f} s"
-                return f"{sample.name}: the oldest row has waited {age_s:.0f} s, and {kept}: no limit"
+                return f"{sample.name}: {which} has waited {age_s:.0f} s, and {kept}: no limit"
         return None
 
 

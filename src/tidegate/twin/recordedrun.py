@@ -29,7 +29,7 @@ class RecordedQuery:
         self.interval_s = sample.interval_s
         for batch in sample.batches:
             self.batches.append(batch)
-        if sample.arrival is not None:
+        if sample.arrival is not None and sample.arrival.arrived_rows is not None:
             self.arrivals.append((sample.arrival.time_s, float(sample.arrival.arrived_rows)))
 
     def arrived_by(self, times_s: Floats) -> Floats:

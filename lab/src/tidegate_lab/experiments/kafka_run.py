@@ -12,7 +12,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +69,19 @@ PLANS = {
 }
 
 
+@dataclass(slots=True)
+class Produced:
+    """The rows in the topic."""
+
+    rows: int = 0
+    arrived_s: dict[int, dict[int, float]] = field(default_factory=dict)
+    """By partition and offset."""
+
+    def expected(self) -> dict[str, int]:
+        """Rows of each key."""
+        return {str(key): len(range(key, self.rows, _KEYS)) for key in range(min(_KEYS, self.rows))}
+
+
 class Feed(threading.Thread):
     """Produces rows on time, whether or not they are read, and records when each arrived."""
 
@@ -83,28 +96,22 @@ class Feed(threading.Thread):
         self._producer = Producer({"bootstrap.servers": address, "linger.ms": 5, "enable.idempotence": True})
         self._topic, self._plan = topic, plan
         self.began_s = 0.0
-        self.sent = 0
-        self.arrived_s: dict[int, dict[int, float]] = {}
-        """By partition and offset."""
+        self.sent = Produced()
 
     def run(self) -> None:
         self.began_s = time.time()
         while (at_s := time.time() - self.began_s) < self._plan.end_s:
             due = self._plan.rows_by(at_s)
-            while self.sent < due:
-                key = f"{self.sent % _KEYS}".encode()
+            while self.sent.rows < due:
+                key = f"{self.sent.rows % _KEYS}".encode()
                 self._producer.produce(self._topic, key=key, value=b"x" * 100, on_delivery=self._arrived)
-                self.sent += 1
+                self.sent.rows += 1
             self._producer.poll(0.02)
         self._producer.flush()
 
     def _arrived(self, error: Any, message: Any) -> None:
         if error is None:
-            self.arrived_s.setdefault(message.partition(), {})[message.offset()] = message.timestamp()[1] / 1000
-
-    def expected(self) -> dict[str, int]:
-        """Rows of each key."""
-        return {str(key): len(range(key, self.sent, _KEYS)) for key in range(min(_KEYS, self.sent))}
+            self.sent.arrived_s.setdefault(message.partition(), {})[message.offset()] = message.timestamp()[1] / 1000
 
 
 class Sink:
@@ -240,7 +247,7 @@ def _play(course: _Course, name: str, plan: Plan, limit: int | None = None, cont
     query.stop()
     if gate is not None:
         gate.stop()
-    return _judge(plan, feed, sink, checkpoint, restarted_s, len(seen) - runs)
+    return judge(plan, feed.sent, sink, checkpoint, restarted_s, len(seen) - runs)
 
 
 def _query(course: _Course, topic: str, name: str, sink: Sink, checkpoint: Path, limit: int | None) -> StreamingQuery:
@@ -265,11 +272,11 @@ def _query(course: _Course, topic: str, name: str, sink: Sink, checkpoint: Path,
 
 def _await_all(query: StreamingQuery, feed: Feed, sink: Sink) -> None:
     deadline_s = time.monotonic() + _DRAIN_S
-    while sum(sink.counts().values()) < feed.sent and query.isActive and time.monotonic() < deadline_s:
+    while sum(sink.counts().values()) < feed.sent.rows and query.isActive and time.monotonic() < deadline_s:
         time.sleep(0.2)
 
 
-def _judge(plan: Plan, feed: Feed, sink: Sink, checkpoint: Path, restarted_s: float, restarts: int) -> Run:
+def judge(plan: Plan, sent: Produced, sink: Sink, checkpoint: Path, restarted_s: float, restarts: int) -> Run:
     """Compute every row's latency, from its timestamp in the topic to the commit of its batch, and check for lost
     rows."""
     committed_s, latencies = sink.committed_s(), []
@@ -282,7 +289,7 @@ def _judge(plan: Plan, feed: Feed, sink: Sink, checkpoint: Path, restarted_s: fl
         size = 0
         for partition, end in ends.items():
             for offset in range(before.get(partition, 0), end):
-                arrived_s = feed.arrived_s.get(partition, {}).get(offset)
+                arrived_s = sent.arrived_s.get(partition, {}).get(offset)
                 if arrived_s is not None:
                     latencies.append(committed_s[batch] - arrived_s)
                     size += 1
@@ -291,7 +298,7 @@ def _judge(plan: Plan, feed: Feed, sink: Sink, checkpoint: Path, restarted_s: fl
         if planned_s < restarted_s < committed_s[batch]:
             planned_s = restarted_s  # interrupted by the stop and repeated
         seconds.append(committed_s[batch] - planned_s)
-    expected, counts = feed.expected(), sink.counts()
+    expected, counts = sent.expected(), sink.counts()
     lost = sum(max(0, count - counts.get(key, 0)) for key, count in expected.items())
     doubled = sum(max(0, count - expected.get(key, 0)) for key, count in counts.items())
     ages = np.array(latencies or [0.0])
@@ -300,7 +307,7 @@ def _judge(plan: Plan, feed: Feed, sink: Sink, checkpoint: Path, restarted_s: fl
         p99_s=round(float(np.quantile(ages, 0.99)), 2),
         largest_batch_rows=max(rows, default=0),
         largest_batch_s=round(max(seconds, default=0.0), 2),
-        rows_in=feed.sent,
+        rows_in=sent.rows,
         rows_lost=lost,
         rows_doubled=doubled,
         restarts=restarts,

@@ -43,35 +43,48 @@ public class KafkaEnds implements Runnable, Supplier {
     private final List lines = new ArrayList();
     private boolean running;
 
-    /** Track the topics of a run. Its progress is committed to the consumer group `group`; empty for none. */
-    public synchronized void follow(String run, Object source, String group) throws Exception {
-        if (!followed.containsKey(run)) {
-            followed.put(run, new Followed(run, source, group));
-            if (!running) {
-                running = true;
-                Thread thread = new Thread(this, "tidegate-kafka");
-                thread.setDaemon(true);
-                thread.setContextClassLoader(source.getClass().getClassLoader());
-                thread.start();
-            }
+    /** Track the topics of a run's sources, given by their place among all its sources. Their progress is committed to the consumer group; empty for none. */
+    public synchronized void follow(String run, Map sources, String group) throws Exception {
+        if (followed.containsKey(run)) {
+            return;
+        }
+        Map all = new HashMap();
+        ClassLoader loader = null;
+        Iterator each = sources.entrySet().iterator();
+        while (each.hasNext()) {
+            Map.Entry entry = (Map.Entry) each.next();
+            all.put(entry.getKey(), new Followed(run, (Integer) entry.getKey(), entry.getValue(), group));
+            loader = entry.getValue().getClass().getClassLoader();
+        }
+        followed.put(run, all);
+        if (!running) {
+            running = true;
+            Thread thread = new Thread(this, "tidegate-kafka");
+            thread.setDaemon(true);
+            thread.setContextClassLoader(loader);
+            thread.start();
         }
     }
 
     /** Drop all runs except these. */
     public synchronized void keep(Collection runs) {
-        Iterator each = followed.values().iterator();
+        Iterator each = followed.entrySet().iterator();
         while (each.hasNext()) {
-            Followed one = (Followed) each.next();
-            if (!runs.contains(one.run)) {
-                one.over = true;
+            Map.Entry entry = (Map.Entry) each.next();
+            if (!runs.contains(entry.getKey())) {
+                Iterator sources = ((Map) entry.getValue()).values().iterator();
+                while (sources.hasNext()) {
+                    ((Followed) sources.next()).over = true;
+                }
                 each.remove();
             }
         }
     }
 
-    /** Batches up to these offsets are committed: commit them to the consumer group, if one is named. */
-    public synchronized void committed(String run, Map offsets) {
-        Followed one = (Followed) followed.get(run);
+    /** A source's rows up to these offsets are committed: commit them to the consumer group, if one is named. */
+    public synchronized void committed(String run, int place, Map offsets) {
+        Map all = (Map) followed.get(run);
+        Followed one = all == null ? null : (Followed) all.get(Integer.valueOf(place));
         if (one != null && !one.group.isEmpty()) {
             one.toCommit = offsets;
         }
@@ -100,7 +113,11 @@ public class KafkaEnds implements Runnable, Supplier {
                     running = false;
                     return;
                 }
-                all = new ArrayList(followed.values());
+                all = new ArrayList();
+                Iterator each = followed.values().iterator();
+                while (each.hasNext()) {
+                    all.addAll(((Map) each.next()).values());
+                }
             }
             for (int at = 0; at < all.size(); at++) {
                 ((Followed) all.get(at)).ask(this);
@@ -113,9 +130,10 @@ public class KafkaEnds implements Runnable, Supplier {
         }
     }
 
-    /** The topics of one run. */
+    /** The topics of one source of a run. */
     public static class Followed {
         final String run;
+        final Integer place;
         final String group;
         volatile boolean over;
         volatile Map toCommit;
@@ -124,11 +142,12 @@ public class KafkaEnds implements Runnable, Supplier {
         private Admin admin;
         private Set partitions;
         private long partitionsMs;
-        private long retentionMs = -1;
+        private Map retentionMs = new TreeMap();
         private String error = "";
 
-        Followed(String run, Object source, String group) throws Exception {
+        Followed(String run, Integer place, Object source, String group) throws Exception {
             this.run = run;
+            this.place = place;
             this.group = group;
             Object reader = field(source, "kafkaOffsetReader", "kafkaReader");
             this.strategy = field(reader, "consumerStrategy", "consumerStrategy");
@@ -205,9 +224,9 @@ public class KafkaEnds implements Runnable, Supplier {
             return found;
         }
 
-        /** The shortest time after which a topic of this run may delete a record; negative if there is none. */
-        private long retention() {
-            long shortest = -1;
+        /** The time after which each topic may delete a record, in milliseconds; without those that keep them. */
+        private Map retention() {
+            Map found = new TreeMap();
             try {
                 Set resources = new HashSet();
                 Iterator each = partitions.iterator();
@@ -215,16 +234,19 @@ public class KafkaEnds implements Runnable, Supplier {
                     resources.add(new ConfigResource(ConfigResource.Type.TOPIC, ((TopicPartition) each.next()).topic()));
                 }
                 Map configs = (Map) admin.describeConfigs(resources).all().get(TIMEOUT_MS, TimeUnit.MILLISECONDS);
-                each = configs.values().iterator();
+                each = configs.entrySet().iterator();
                 while (each.hasNext()) {
-                    ConfigEntry entry = ((Config) each.next()).get("retention.ms");
-                    long millis = entry == null ? -1 : Long.parseLong(entry.value());
-                    shortest = millis >= 0 && (shortest < 0 || millis < shortest) ? millis : shortest;
+                    Map.Entry entry = (Map.Entry) each.next();
+                    ConfigEntry kept = ((Config) entry.getValue()).get("retention.ms");
+                    long millis = kept == null ? -1 : Long.parseLong(kept.value());
+                    if (millis >= 0) {
+                        found.put(((ConfigResource) entry.getKey()).name(), Long.valueOf(millis));
+                    }
                 }
             } catch (Exception forbidden) {
-                return -1; // reading a topic's settings needs a separate permission
+                found.clear(); // reading a topic's settings needs a separate permission
             }
-            return shortest;
+            return found;
         }
 
         private void commit() throws Exception {
@@ -258,13 +280,22 @@ public class KafkaEnds implements Runnable, Supplier {
                 }
                 text.append(text.length() == 0 ? "" : ",").append('"').append(partition.partition()).append("\":").append(entry.getValue());
             }
-            StringBuilder text = new StringBuilder();
             each = topics.entrySet().iterator();
             while (each.hasNext()) {
                 Map.Entry entry = (Map.Entry) each.next();
-                text.append(text.length() == 0 ? "" : ",").append('"').append(entry.getKey()).append("\":{").append(entry.getValue()).append('}');
+                entry.setValue("{" + entry.getValue() + "}");
             }
-            return kind + "\t" + run + "\t" + time + "\t" + retentionMs + "\t{" + text + "}";
+            return kind + "\t" + run + "\t" + place + "\t" + time + "\t" + json(retentionMs) + "\t" + json(topics);
+        }
+
+        private static String json(Map values) {
+            StringBuilder text = new StringBuilder();
+            Iterator each = values.entrySet().iterator();
+            while (each.hasNext()) {
+                Map.Entry entry = (Map.Entry) each.next();
+                text.append(text.length() == 0 ? "" : ",").append('"').append(entry.getKey()).append("\":").append(entry.getValue());
+            }
+            return "{" + text + "}";
         }
 
         private static Object field(Object target, String name, String other) throws Exception {

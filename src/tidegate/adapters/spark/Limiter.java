@@ -473,6 +473,7 @@ public class Limiter implements Consumer, Supplier, Runnable {
         String refusal;
         boolean paused;
         boolean ready;
+        private boolean onlyPauses;
         private final BiFunction watermarks;
         private final BiFunction replanning;
         private boolean touched;
@@ -521,7 +522,9 @@ public class Limiter implements Consumer, Supplier, Runnable {
                         refusal = "its source " + pair._1().getClass().getSimpleName() + " accepts no limit known to Tidegate";
                         return null;
                     }
-                    gates.add(new Gate(pair._1(), (ReadLimit) pair._2(), kind.equals("files")));
+                    Gate gate = new Gate(pair._1(), (ReadLimit) pair._2(), kind.equals("files"));
+                    gates.add(gate);
+                    onlyPauses = onlyPauses || gate.composed(1) == null;
                 }
                 awaited = Awaited.of(this);
                 ready = true;
@@ -529,11 +532,15 @@ public class Limiter implements Consumer, Supplier, Runnable {
             return map;
         }
 
+        /** In the order of progress reports. A plan may contain a source twice. */
         List plain() throws Exception {
             List found = new ArrayList();
-            scala.collection.Iterator each = ((scala.collection.immutable.Map) call(query, "uniqueSources")).iterator();
+            scala.collection.Iterator each = ((scala.collection.Iterable) call(query, "sources")).iterator();
             while (each.hasNext()) {
-                found.add(((scala.Tuple2) each.next())._1());
+                Object source = each.next();
+                if (!found.contains(source)) {
+                    found.add(source);
+                }
             }
             return found;
         }
@@ -586,7 +593,7 @@ public class Limiter implements Consumer, Supplier, Runnable {
                 return;
             }
             paused = leased && wish != null && wish.paused && System.nanoTime() < wish.pausedUntilNs && !awaited.now();
-            long rows = !leased ? NONE : wish != null && wish.asked ? wish.rows : firstRows;
+            long rows = !leased || onlyPauses ? NONE : wish != null && wish.asked ? wish.rows : firstRows;
             scala.collection.immutable.Map changed = map;
             for (int at = 0; at < gates.size(); at++) {
                 Gate gate = (Gate) gates.get(at);
@@ -679,7 +686,7 @@ public class Limiter implements Consumer, Supplier, Runnable {
             }
         }
 
-        /** "rows", "files" or "mixed"; empty while the sources are not known. */
+        /** "rows", "files", "mixed", or "pause" if it can only be paused; empty while the sources are not known. */
         String kind() {
             try {
                 if (refusal == null) {
@@ -688,26 +695,30 @@ public class Limiter implements Consumer, Supplier, Runnable {
             } catch (Exception failed) {
                 refusal = "its sources cannot be read in this version of Spark: " + failed;
             }
-            String kind = "";
-            for (int at = 0; refusal == null && at < gates.size(); at++) {
+            String kind = refusal == null && onlyPauses ? "pause" : "";
+            for (int at = 0; refusal == null && !onlyPauses && at < gates.size(); at++) {
                 String one = ((Gate) gates.get(at)).files ? "files" : "rows";
                 kind = kind.isEmpty() || kind.equals(one) ? one : "mixed";
             }
             return kind;
         }
 
-        /** The sum of the limits in force, in rows or files; negative if there is none. */
+        /** The sum of the limits in force, of the sources that count rows or files; negative if one has no limit. */
         long inForce(boolean rows) {
             long sum = 0;
+            boolean some = false;
             for (int at = 0; at < gates.size(); at++) {
                 Gate gate = (Gate) gates.get(at);
-                long most = gate.files == rows ? NONE : mostOf(gate.now);
-                if (most < 0) {
-                    return NONE;
+                if (gate.files != rows) {
+                    long most = mostOf(gate.now);
+                    if (most < 0) {
+                        return NONE;
+                    }
+                    sum += most;
+                    some = true;
                 }
-                sum += most;
             }
-            return gates.isEmpty() ? NONE : sum;
+            return some ? sum : NONE;
         }
     }
 

@@ -4,10 +4,12 @@ import java.util.ArrayDeque;
 import java.util.Collections;
 import java.util.Iterator;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
+import java.util.Set;
 import java.util.WeakHashMap;
 import java.util.function.Consumer;
 import java.util.function.Supplier;
@@ -109,19 +111,20 @@ public class Watcher {
         return text.toString();
     }
 
-    /** The offsets of the running batch: for each source, those before and after it. */
+    /** The offsets of the running batch: for each source, in the order of progress reports, those before and after it. */
     private String offsets(StreamingQuery query) {
         StringBuilder text = new StringBuilder();
         try {
             Object committed = call(query, "committedOffsets");
             Object planned = call(query, "availableOffsets");
-            scala.collection.Iterator pairs = (scala.collection.Iterator) call(planned, "iterator");
-            while (pairs.hasNext()) {
-                scala.Tuple2 pair = (scala.Tuple2) pairs.next();
-                scala.Option before = (scala.Option) committed.getClass().getMethod("get", new Class[] {Object.class})
-                    .invoke(committed, new Object[] {pair._1()});
-                text.append("O\t").append(query.runId()).append('\t');
-                text.append(before.isDefined() ? json(before.get()) : "null").append('\t').append(json(pair._2())).append('\n');
+            scala.collection.Iterator sources = ((scala.collection.Iterable) call(query, "sources")).iterator();
+            Set seen = new HashSet();
+            while (sources.hasNext()) {
+                Object source = sources.next();
+                if (seen.add(source)) { // a plan may contain a source twice
+                    text.append("O\t").append(query.runId()).append('\t').append(json(committed, source));
+                    text.append('\t').append(json(planned, source)).append('\n');
+                }
             }
         } catch (Exception unknown) {
             return "";
@@ -129,8 +132,10 @@ public class Watcher {
         return text.toString();
     }
 
-    private static String json(Object offset) throws Exception {
-        return clean(String.valueOf(call(offset, "json")));
+    private static String json(Object offsets, Object source) throws Exception {
+        scala.Option offset = (scala.Option) offsets.getClass().getMethod("get", new Class[] {Object.class})
+            .invoke(offsets, new Object[] {source});
+        return offset.isDefined() ? clean(String.valueOf(call(offset.get(), "json"))) : "null";
     }
 
     static Object call(Object target, String method) throws Exception {

@@ -170,7 +170,7 @@ class ApplicationBook:
             arrival=arrival,
             lags=lags,
             partitions=partitions,
-            gated=state is not None and bool(state.kind),
+            gated=state is not None and state.limitable,
             error=run.error,
             estimated=frozenset() if measured and not partitions else frozenset({"latency"}),
         )
@@ -198,7 +198,7 @@ def one_per_name(samples: Iterable[ApplicationSample]) -> tuple[ApplicationSampl
 
 def _running_batch(run_id: str, run: _Run, look: Look, limit: int | None, waiting: bool) -> RunningBatch | None:
     """The running batch: planned offsets that are not committed, and the tasks of the jobs started so far."""
-    pairs = look.offsets.get(run_id, [])
+    pairs = [pair for pair in look.offsets.get(run_id, []) if pair[1] is not None]
     planned = run.running and run.in_batch and any(before != after for before, after in pairs)
     under_way = look.under_way.get(run_id)
     reported = run.last_batch if run.last_batch is not None else -1

@@ -84,7 +84,8 @@ class SparkCluster:
         self._states: dict[str, LimitState] = {}
         self._rebalancer = Rebalancer(note)
         self._unmeasured = Unmeasured(note)
-        self._state = StatePlaces(spark.sparkContext, policy.guards.move_old_rocksdb)
+        rocksdb = self._features.rocksdb_reloads or policy.guards.move_old_rocksdb
+        self._state = StatePlaces(spark.sparkContext, may_move_rocksdb=rocksdb)
         self._moving = False
         self._host = HostWatch(works_here=works_on_this_machine(spark.sparkContext))
         self._watcher.start()
@@ -234,8 +235,10 @@ class SparkCluster:
     def _limit(self, action: SetAdmission | SetBatchInterval) -> list[ActionReceipt]:
         """Set a limit or an interval inside the driver. Repeated at every step, so that it also covers the next run."""
         name, state = action.application, self._states.get(action.application)
-        if state is not None and not state.kind and state.refusal:
-            return [ActionReceipt(action, Outcome.REFUSED, state.refusal)]
+        if state is not None:
+            objection = state.objection if isinstance(action, SetAdmission) else state.refusal
+            if objection:
+                return [ActionReceipt(action, Outcome.REFUSED, objection)]
         if state is None and not self.limits.asked(name):
             return [ActionReceipt(action, Outcome.REFUSED, f"no query named {name!r} runs")]
         if isinstance(action, SetAdmission):

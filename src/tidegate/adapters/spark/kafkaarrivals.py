@@ -1,4 +1,4 @@
-"""When the rows of a Kafka query arrived, from the end offsets of its topics at each second.
+"""When the rows of a Kafka source arrived, from the end offsets of its topics at each second.
 
 The broker's end offsets, read every second, give an arrival curve for each partition: row `o` arrived when the end
 offset passed `o`. Values between two readings are interpolated, so times are accurate to a second. Rows that arrived
@@ -11,11 +11,13 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tidegate.domain import LatencySample
 
 Offsets = dict[str, dict[str, int]]
 """By topic and partition, as Spark writes them."""
+Times = NDArray[np.float64]
 
 _MOST_POINTS = 600
 _GRID = 33
@@ -46,7 +48,7 @@ class _Curve:
 
 
 class ArrivalCurves:
-    """The arrival curves of one run's partitions."""
+    """The arrival curves of one source's partitions."""
 
     def __init__(self) -> None:
         self._curves: dict[tuple[str, str], _Curve] = {}
@@ -74,29 +76,19 @@ class ArrivalCurves:
             for partition, end in partitions.items()
         }
 
-    def oldest_s(self, planned: Offsets) -> float | None:
-        """Arrival time of the oldest row in the backlog; None without backlog."""
-        found = [
-            self._arrived_s(curve, np.array([float(first)]))[0]
-            for (topic, partition), curve in self._curves.items()
-            if (first := planned.get(topic, {}).get(partition)) is not None
-            and first < self.ends.get(topic, {}).get(partition, 0)
-        ]
-        return float(min(found)) if found else None
+    def oldest_s(self, planned: Offsets) -> dict[str, float]:
+        """Arrival time of the oldest row in the backlog of each topic that has one."""
+        found: dict[str, float] = {}
+        for (topic, partition), curve in self._curves.items():
+            first = planned.get(topic, {}).get(partition)
+            if first is not None and first < self.ends.get(topic, {}).get(partition, 0):
+                arrived_s = float(self._arrived_s(curve, np.array([float(first)]))[0])
+                found[topic] = min(arrived_s, found.get(topic, arrived_s))
+        return found
 
-    def latency(self, before: Offsets, after: Offsets, committed_s: float) -> LatencySample | None:
-        """Latencies of the rows between two offsets, up to the commit of their batch; None if unknown.
-
-        >>> curves = ArrivalCurves()
-        >>> for second in range(11):
-        ...     curves.add(100.0 + second, {"t": {"0": 10 * second}})
-        >>> seen = curves.latency({"t": {"0": 0}}, {"t": {"0": 100}}, committed_s=112.0)
-        >>> seen.rows, round(seen.p50_s, 1), round(seen.max_s, 1)
-        (100, 6.8, 12.0)
-        """
-        times: list[np.ndarray] = []
-        weights: list[np.ndarray] = []
-        rows = 0
+    def dated(self, before: Offsets, after: Offsets) -> tuple[Times, Times]:
+        """Arrival times of rows between two offsets, and how many rows each of them stands for. Empty if unknown."""
+        times, weights = [np.zeros(0)], [np.zeros(0)]
         for topic, partitions in after.items():
             for partition, end in partitions.items():
                 first = before.get(topic, {}).get(partition)
@@ -107,14 +99,7 @@ class ArrivalCurves:
                 middle = (grid[1:] + grid[:-1]) / 2
                 times.append(np.append(self._arrived_s(curve, middle), self._arrived_s(curve, grid[:1])))
                 weights.append(np.append(np.full(len(middle), (end - first) / len(middle)), 0.0))
-                rows += end - first
-        if not rows:
-            return None
-        latency = committed_s - np.concatenate(times)
-        order = np.argsort(latency)
-        latency, share = np.maximum(latency[order], 0.0), np.cumsum(np.concatenate(weights)[order]) / rows
-        p50, p90, p99 = (float(latency[min(int(np.searchsorted(share, q)), len(share) - 1)]) for q in (0.5, 0.9, 0.99))
-        return LatencySample(rows, p50, p90, p99, float(latency[-1]))
+        return np.concatenate(times), np.concatenate(weights)
 
     def forget_before(self, committed: Offsets) -> None:
         """The rows before these offsets are committed and dated."""
@@ -124,7 +109,7 @@ class ArrivalCurves:
                 curve.forget_before(offset)
 
     @staticmethod
-    def _arrived_s(curve: _Curve, rows: np.ndarray) -> np.ndarray:
+    def _arrived_s(curve: _Curve, rows: Times) -> Times:
         """Row o has arrived once the end offset is above o. On a flat part of the curve, the later time counts.
 
         Nothing arrives during a flat part. The next row arrived with the next rise, not at the start of the flat part.
@@ -136,6 +121,26 @@ class ArrivalCurves:
         low, high = offsets[at - 1], offsets[at]
         part = np.clip((rows - low) / np.maximum(high - low, 1e-9), 0.0, 1.0)
         return np.asarray(times[at - 1] + part * (times[at] - times[at - 1]))
+
+
+def latency_of(times_s: Times, weights: Times, committed_s: float) -> LatencySample | None:
+    """Latencies of dated rows up to the commit of their batch; None without rows.
+
+    >>> curves = ArrivalCurves()
+    >>> for second in range(11):
+    ...     curves.add(100.0 + second, {"t": {"0": 10 * second}})
+    >>> seen = latency_of(*curves.dated({"t": {"0": 0}}, {"t": {"0": 100}}), committed_s=112.0)
+    >>> seen.rows, round(seen.p50_s, 1), round(seen.max_s, 1)
+    (100, 6.8, 12.0)
+    """
+    rows = round(float(weights.sum()))
+    if not rows:
+        return None
+    latency = committed_s - times_s
+    order = np.argsort(latency)
+    latency, share = np.maximum(latency[order], 0.0), np.cumsum(weights[order]) / rows
+    p50, p90, p99 = (float(latency[min(int(np.searchsorted(share, q)), len(share) - 1)]) for q in (0.5, 0.9, 0.99))
+    return LatencySample(rows, p50, p90, p99, float(latency[-1]))
 
 
 def whole_offsets(value: object) -> Offsets | None:

@@ -112,10 +112,11 @@ class SourceLimits:
                 self._ask(name)
 
     def rows_in_force(self, name: str, state: LimitState) -> int | None:
-        """The limit of a run in rows. Files count by their usual size."""
-        if state.rows is not None:
-            return state.rows
-        return None if state.files is None else max(1, round(state.files * self._rows_per_file.get(name, _FILE_ROWS)))
+        """The limit of a run in rows. Files count by their usual size. None if one of its sources has no limit."""
+        files = None if state.files is None else max(1, round(state.files * self._rows_per_file.get(name, _FILE_ROWS)))
+        if state.kind == "mixed":
+            return None if state.rows is None or files is None else state.rows + files
+        return files if state.rows is None else state.rows
 
     def sources(self, run_id: str) -> list[Any]:
         """The driver's own objects for the sources of a run."""
@@ -139,6 +140,6 @@ class SourceLimits:
 def admission_of(name: str, state: LimitState) -> Capability:
     """Whether and how the admission of a query can be limited."""
     knob = f"admission of {name}"
-    if state.kind:
+    if state.limitable:
         return Capability(knob, True, f"live, in {state.kind} per batch, within the limits of its own sources")
-    return Capability(knob, False, state.refusal or "its sources are not known yet")
+    return Capability(knob, False, state.objection or "its sources are not known yet")

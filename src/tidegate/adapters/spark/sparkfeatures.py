@@ -8,6 +8,7 @@
 | `state_repartition` | 4.2 | stateful operators keep their number of partitions |
 | `sketches` | 4.1 | event-time latency is counted in bins |
 | `real_time` | 4.1 | there is no real-time trigger |
+| `rocksdb_reloads` | 4.1 | RocksDB state is moved only if the policy asks for it |
 """
 
 from __future__ import annotations
@@ -25,6 +26,10 @@ from tidegate.domain.capability import Capability
 _PACKAGES = ("org.apache.spark.sql.execution.streaming.runtime", "org.apache.spark.sql.execution.streaming")
 """Spark moved its streaming classes in 4.1."""
 _REAL_TIME = "org.apache.spark.sql.execution.streaming.RealTimeTrigger"
+_FILE_MAPPING = "org.apache.spark.sql.execution.streaming.state.RocksDBFileMapping"
+_MAPPING_FIX = "purgeIncompatibleMappingsForLoad"
+"""Came with SPARK-52637, the second of the two fixes without which reloaded RocksDB state may be wrong. The class came
+with the first, SPARK-49770."""
 _BINNED = "by counts in bins a third wide; finer with Spark 4.1 and datasketches"
 _KAFKA = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 
@@ -39,6 +44,7 @@ class Features:
     state_repartition: bool
     sketches: bool
     real_time: bool
+    rocksdb_reloads: bool
     kafka: bool
     connector: str
     """Maven coordinates of the matching Kafka connector."""
@@ -81,14 +87,14 @@ def probe(spark: SparkSession) -> Features:
     """Probe a session."""
     jvm: Any = spark.sparkContext._jvm
     execution = next((found for package in _PACKAGES if (found := _class(jvm, f"{package}.MicroBatchExecution"))), None)
-    methods = {str(method.getName()) for method in execution.getMethods()} if execution is not None else set()
     return Features(
-        live_limits={"uniqueSources", "uniqueSources_$eq"} <= methods,
+        live_limits={"uniqueSources", "uniqueSources_$eq"} <= _methods(execution),
         state_places=_class(jvm, "org.apache.spark.sql.execution.streaming.state.StateStoreCoordinatorRef") is not None,
         gated_source=has_gated_source(),
         state_repartition=has_state_repartition(spark),
         sketches=has_sketches(),
         real_time=_class(jvm, _REAL_TIME) is not None,
+        rocksdb_reloads=_MAPPING_FIX in _methods(_class(jvm, _FILE_MAPPING)),
         kafka=_class(jvm, _KAFKA) is not None,
         connector=f"org.apache.spark:spark-sql-kafka-0-10_{_scala(jvm)}:{spark.version}",
     )
@@ -133,6 +139,10 @@ def _class(jvm: Any, name: str) -> Any:
         return jvm.java.lang.Class.forName(name, False, loader)
     except Exception:  # py4j wraps ClassNotFoundException
         return None
+
+
+def _methods(found: Any) -> set[str]:
+    return {str(method.getName()) for method in found.getMethods()} if found is not None else set()
 
 
 def _said(name: str, able: bool, how: str, why_not: str) -> Capability:

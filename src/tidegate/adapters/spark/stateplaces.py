@@ -80,9 +80,9 @@ class _Known:
 class StatePlaces:
     """The state partitions of all queries of a context."""
 
-    def __init__(self, sc: SparkContext, move_old_rocksdb: bool) -> None:
+    def __init__(self, sc: SparkContext, may_move_rocksdb: bool) -> None:
         self._sc = sc
-        self._old_rocksdb = move_old_rocksdb
+        self._may_move_rocksdb = may_move_rocksdb
         self._known: dict[str, _Known] = {}
         """By application."""
 
@@ -187,7 +187,7 @@ class StatePlaces:
         if str(settings.get(_UNLOAD, "false")) == "true":
             return f"state is unloaded after every batch ({_UNLOAD})"
         rocksdb = "rocksdb" in str(settings.get(_PROVIDER, "")).lower()
-        if rocksdb and _version(self._sc.version) < (4, 1) and not self._old_rocksdb:
+        if rocksdb and not self._may_move_rocksdb:
             return (
                 f"RocksDB state has reload bugs in Spark {self._sc.version} (fixed in 4.1: SPARK-49770, SPARK-52637); "
                 "set guards.move_old_rocksdb: true to move it anyway"
@@ -216,11 +216,3 @@ def _refusal(action: MoveState, known: _Known | None, registered: Sequence[Execu
     if executor.retiring:
         return f"executor {action.executor} is about to retire"
     return None
-
-
-def _version(text: str) -> tuple[int, ...]:
-    """
-    >>> _version("4.1.0-SNAPSHOT") < (4, 1), _version("4.0.5") < (4, 1)
-    (False, True)
-    """
-    return tuple(int(part) for part in text.split("-")[0].split(".")[:2] if part.isdigit())

@@ -98,12 +98,18 @@ class Sessions:
         if self.gate is not None and self.gate.running:
             return
         try:
-            local = (spark.sparkContext.master or "").startswith("local")
-            if self._checkpoints is not None and local and not spark.conf.get(CHECKPOINTS, ""):
-                spark.conf.set(CHECKPOINTS, self._checkpoints.resolve().as_uri())
+            if self._checkpoints is not None:
+                keep_checkpoints(spark, self._checkpoints)
             self.spark, self.gate = spark, self._attach(spark)
         except Exception as error:
             logger.warning("Tidegate is not attached; the script continues: %s", str(error).strip().splitlines()[0])
+
+
+def keep_checkpoints(spark: SparkSession, folder: Path) -> None:
+    """Give queries that name no checkpoint location one in this folder, if all processes are on this machine."""
+    local = (spark.sparkContext.master or "").startswith("local")
+    if local and not spark.conf.get(CHECKPOINTS, ""):
+        spark.conf.set(CHECKPOINTS, folder.resolve().as_uri())
 
 
 def run_script(script: Path, arguments: Sequence[str], sessions: Sessions) -> None:

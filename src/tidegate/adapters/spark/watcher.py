@@ -30,6 +30,7 @@ class ActiveQuery:
 
 
 _BOUNDLESS = 2**60
+_BYTES = "its own limit counts something else (maxBytesPerTrigger), which ours could exceed; it can be paused"
 
 BatchKey = tuple[str, int]
 """Run id and batch id."""
@@ -137,7 +138,8 @@ class LimitState:
     """What `Limiter.java` can do with a run, and what is in force."""
 
     kind: str
-    """What its sources count: rows, files or mixed. Empty if they are not known yet or accept no limit."""
+    """What its sources count: rows, files or mixed; `pause` if they can only be paused. Empty if they are not known yet
+    or accept neither."""
     rows: int | None
     files: int | None
     paused: bool
@@ -146,14 +148,26 @@ class LimitState:
     """Classes of its sources."""
     refusal: str
 
+    @property
+    def limitable(self) -> bool:
+        return self.kind not in ("", "pause")
+
+    @property
+    def objection(self) -> str:
+        """Why it cannot be limited; empty if it can, or if that is not known yet."""
+        return _BYTES if self.kind == "pause" else self.refusal
+
 
 @dataclass(frozen=True, slots=True)
 class TopicEnds:
-    """End offsets of the topics of a run at some time, by topic and partition."""
+    """End offsets of the topics of a run's source at some time, by topic and partition."""
 
     run_id: str
+    source: int
+    """Its place among the sources of the run, as in the run's progress reports."""
     time_s: float
-    retention_s: float | None
+    retention_s: dict[str, float]
+    """By topic, if limited."""
     offsets: dict[str, dict[str, int]]
     looked_up: bool
     """From the records' timestamps, for a time before we started to observe."""
@@ -176,7 +190,10 @@ class Look:
     under_way: dict[str, BatchUnderWay] = field(default_factory=dict)
     """By run id."""
     offsets: dict[str, list[tuple[Any, Any]]] = field(default_factory=dict)
-    """By run id: for each source, the committed offsets and those at which the newest batch ends."""
+    """By run id: for each source, the committed offsets and those at which the newest batch ends.
+
+    In the order of the sources in progress reports; None where there are none yet.
+    """
     limits: dict[str, LimitState] = field(default_factory=dict)
     ends: list[TopicEnds] = field(default_factory=list)
     """Oldest first; those from timestamps before those that were observed."""
@@ -242,6 +259,9 @@ def read_look(text: str) -> Look:
     (5, {'run': [(None, {})]})
     >>> read_look("L\\trun\\trows\\t200\\t-1\\t0\\t1000\\tKafkaMicroBatchStream\\t\\n").limits["run"].rows
     200
+    >>> seen = read_look('K\\trun\\t1\\t5000\\t{"t":7200000}\\t{"t":{"0":3}}\\n').ends[0]
+    >>> seen.source, seen.time_s, seen.retention_s, seen.offsets
+    (1, 5.0, {'t': 7200.0}, {'t': {'0': 3}})
     """
     look = Look()
     for line in text.split("\n"):
@@ -273,9 +293,7 @@ def read_look(text: str) -> Look:
             run_id, *fields = rest.split("\t")
             look.limits[run_id] = _limit(fields)
         elif kind in ("K", "H"):
-            run_id, time_ms, retention_ms, offsets = rest.split("\t")
-            retention_s = int(retention_ms) / 1e3 if int(retention_ms) >= 0 else None
-            look.ends.append(TopicEnds(run_id, int(time_ms) / 1e3, retention_s, json.loads(offsets), kind == "H"))
+            look.ends.append(_ends(rest.split("\t"), looked_up=kind == "H"))
         elif kind == "F":
             run_id, text = rest.split("\t")
             look.unreachable[run_id] = text
@@ -299,6 +317,12 @@ def _limit(fields: list[str]) -> LimitState:
         sources=tuple(name for name in sources.split(",") if name),
         refusal=refusal,
     )
+
+
+def _ends(fields: list[str], looked_up: bool) -> TopicEnds:
+    run_id, source, time_ms, kept_ms, offsets = fields
+    kept_s = {topic: millis / 1e3 for topic, millis in json.loads(kept_ms).items()}
+    return TopicEnds(run_id, int(source), int(time_ms) / 1e3, kept_s, json.loads(offsets), looked_up)
 
 
 def _most(text: str) -> int | None:

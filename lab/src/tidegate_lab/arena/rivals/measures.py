@@ -82,7 +82,7 @@ class Meter:
         before_s = self._seen_s
         self._seen_s = time_s
         for sample in samples:
-            if sample.arrival is not None:
+            if sample.arrival is not None and sample.arrival.arrived_rows is not None:
                 known = self._arrived.get(sample.name)
                 self._new_rows += 0 if known is None else sample.arrival.arrived_rows - known
                 self._arrived[sample.name] = sample.arrival.arrived_rows
