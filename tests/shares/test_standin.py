@@ -80,6 +80,16 @@ def test_version_2_needs_a_group_that_can_be_shared(tmp_path: Path) -> None:
     assert not list(kernel.root.rglob(PARENT))
 
 
+def test_a_program_that_starts_too_late_does_not_make_the_groups_again(kernel: FakeKernel, tmp_path: Path) -> None:
+    groups = made(kernel, tmp_path)
+    nursery, version = groups.nursery("executors", processes=2)
+    script = tmp_path / "java"
+    write_stand_in(script, "/bin/echo", nursery, version, cpus=0.4)
+    groups.restore()
+    assert subprocess.run([script], capture_output=True, check=False).returncode == 1
+    assert not list(kernel.root.rglob(PARENT))
+
+
 @pytest.mark.slow
 def test_a_process_and_its_children_share_one_quota_on_this_machine(tmp_path: Path) -> None:
     tree = CgroupTree.find()

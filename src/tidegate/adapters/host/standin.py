@@ -14,7 +14,7 @@ from tidegate.adapters.host.cgroups import PROCS, CgroupVersion
 _SCRIPT = """#!/bin/sh
 # {purpose}
 group={nursery}/$$
-mkdir -p "$group" && {writes} && echo $$ > "$group/{procs}" || {{
+{{ mkdir "$group" || [ -d "$group" ]; }} && {writes} && echo $$ > "$group/{procs}" || {{
   echo "tidegate: no control group with a CPU quota could be made: $group" >&2
   exit 1
 }}
