@@ -27,8 +27,8 @@ from tidegate_lab.experiments.attached import check_alive
 Found = TypeVar("Found")
 _NAME = "measured"
 _WARM, _EACH = 4, 4
-_SHORT_S, _LONG_S = 1.0, 5.0
-"""Batches whose rows alone take about this long."""
+_LONG_S, _SHORTER, _STEP = 5.0, 4, 4.0
+"""Batches grow until they take this long, at most by this factor at a time. Short ones have this part of their rows."""
 _FIRST_ROWS = 2000
 _LIMIT_S = 240.0
 
@@ -76,17 +76,18 @@ def measure(work: RowWork, told: Callable[[str], None] = lambda what: None) -> M
         with attach(spark, {"mode": Mode.OFF, "interval_s": 0.5, "journal": {"path": str(store)}}) as gate:
             told("cost of a row")
             query = gate.start(_NAME, work.job(Constant(rate=1e6), f"{folder}/output").build, f"{folder}/checkpoint")
-            query.admit(GateLimit(_FIRST_ROWS))
-            first = _more(gate, store, _WARM)
-            rough_s = first[-1].duration_s / first[-1].rows
-            chosen: list[BatchSample] = []
-            for long_s in (_SHORT_S, _LONG_S):
-                rows = max(_FIRST_ROWS, round(long_s / rough_s))
+            rows = _FIRST_ROWS
+            query.admit(GateLimit(rows))
+            duration_s = _more(gate, store, _WARM)[-1].duration_s
+            while duration_s < _LONG_S:
+                rows = round(rows * min(_STEP, 1.2 * _LONG_S / duration_s))
                 query.admit(GateLimit(rows))
-                chosen += [batch for batch in _more(gate, store, _EACH, rows) if batch.rows == rows]
+                duration_s = _more(gate, store, 1, rows)[-1].duration_s
+            chosen = _more(gate, store, _EACH, rows)
+            query.admit(GateLimit(rows // _SHORTER))
+            chosen += _more(gate, store, _EACH, rows // _SHORTER)
             row_s, batch_s = fitted([batch.rows for batch in chosen], [batch.duration_s for batch in chosen])
             told("start of an executor")
-            query.admit(GateLimit(max(_FIRST_ROWS, round(_SHORT_S / row_s))))
             startup_s, warmup_s = _started(spark, gate, store)
             query.stop_at_boundary()
     return Measured(row_s, batch_s, startup_s, warmup_s)

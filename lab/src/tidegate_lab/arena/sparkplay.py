@@ -95,7 +95,8 @@ class SparkGround:
             attach(spark, policy, controller=controller) as gate,
         ):
             gate.runner.mode = Mode.OFF
-            warm_up(gate, self.work.job(Constant(rate=50), f"{files}/warm-up").build)
+            # One task per executor: tasks that wait would make dynamic allocation add executors before the run.
+            warm_up(gate, replace(self.work.job(Constant(rate=50), f"{files}/warm-up"), tasks=start).build)
             start_s = time.time() + _START_S
             job = replace(
                 self.work.job(profile, f"{files}/output", setting.interval_s),

@@ -25,8 +25,8 @@ from tidegate_lab.arena.sparkplay import RowWork, SparkGround
 from tidegate_lab.arena.tournament import Tournament
 
 CPUS = 0.4
-_ROUNDS = 100
-"""About 50 µs of CPU per row."""
+_ROUNDS = 400
+"""Most of the cost of a row. With fewer, a run has more rows than can be counted afterwards."""
 _LOOKUP_S = 0.0002
 _INTERVAL_S = 4.0
 """With many tasks on few CPUs, the fixed cost of a batch is not small."""

@@ -58,7 +58,7 @@ def executor_quota(cpus: float, most_executors: int) -> Iterator[ExecutorQuota]:
     with tempfile.TemporaryDirectory(prefix="tidegate-java-") as folder:
         try:
             quota = _prepared(groups, cpus, most_executors, Path(folder))
-        except (EnvironmentUnfit, OSError) as error:
+        except (EnvironmentUnfit, OSError, subprocess.SubprocessError) as error:
             quota = ExecutorQuota(Capability("executor quota", False, str(error)))
             logger.warning("executors have no CPU quota: %s", error)
         try:
@@ -67,7 +67,14 @@ def executor_quota(cpus: float, most_executors: int) -> Iterator[ExecutorQuota]:
             if quota.group is not None:
                 _await_end(quota.group)
             if groups is not None:
-                groups.restore()
+                _remove(groups)
+
+
+def _remove(groups: ProcessGroups) -> None:
+    try:
+        groups.restore()
+    except OSError as error:  # they are recorded, so the next start removes them
+        logger.warning("the executors' control groups are still in use: %s", error)
 
 
 def _groups() -> ProcessGroups | None:
