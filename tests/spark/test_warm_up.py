@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -53,6 +54,17 @@ def test_a_new_executor_rehearses_before_it_gets_tasks(spark: SparkSession) -> N
         spark.range(0, 100, 1, 8).select(F.udf(str.upper, "string")(F.col("id").cast("string"))).distinct().count()
         == 100
     )
+
+
+def test_workers_do_not_search_what_the_daemon_imported_for_garbage(spark: SparkSession) -> None:
+    def frozen(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import gc
+
+        for _ in batches:
+            yield pa.RecordBatch.from_pylist([{"frozen": gc.get_freeze_count()}])
+
+    (row,) = spark.range(0, 1, 1, 1).mapInArrow(frozen, "frozen bigint").collect()
+    assert row.frozen > 10_000
 
 
 def test_an_executor_whose_rehearsal_fails_starts_cold(spark: SparkSession, caplog: pytest.LogCaptureFixture) -> None:

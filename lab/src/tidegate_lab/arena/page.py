@@ -43,14 +43,25 @@ def _setting(tournament: Tournament) -> str:
     compressed = [load for load in tournament.loads if load.compress != 1]
     text = (
         f"Query {setting.query}; a row should be done within {setting.objective_s:g} s, and at most "
-        f"{setting.allowed_late:.0%} may be late. Executors take {setting.startup_s:g} s to start and work at "
-        f"{setting.warmup_speed:.0%} for {setting.warmup_s:g} s. Each load's peak needs {setting.peak_executors} "
-        f"executors; up to {setting.max_executors} may be used."
+        f"{setting.allowed_late:.0%} may be late. {_executors(tournament)} Each load's peak needs "
+        f"{setting.peak_executors} executors; up to {setting.max_executors} may be used."
     )
     if compressed:
         names = ", ".join(dict.fromkeys(f"{load.name} ({load.compress:g} times)" for load in compressed))
-        text += f" Played faster than recorded: {names}. Start-up, windows and periods of all rivals are not."
+        others = "all rivals except flink" if tournament.more else "all rivals"
+        text += f" Played faster than recorded: {names}. Start-up, windows and periods of {others} are not."
     return text
+
+
+def _executors(tournament: Tournament) -> str:
+    setting = tournament.setting
+    if not tournament.more:
+        speed, warmup_s = setting.warmup_speed, setting.warmup_s
+        return f"Executors take {setting.startup_s:g} s to start and work at {speed:.0%} for {warmup_s:g} s."
+    return (
+        f"Played on Spark. A new executor registered after {setting.startup_s:g} s and had taken part in a batch "
+        f"{setting.warmup_s:g} s later."
+    )
 
 
 def _plane(tournament: Tournament) -> Plane:

@@ -16,7 +16,7 @@ from tidegate_lab.arena.loads import ArenaLoad
 from tidegate_lab.arena.rivals.rival import Glance, Rival
 from tidegate_lab.arena.setting import APPLICATION, Setting
 
-_BUCKETS = 280
+BUCKETS = 280
 """Points of a timeline."""
 _MOST_WAITING = 4096
 """Rows that still wait at the end enter the distribution as at most this many samples."""
@@ -64,11 +64,15 @@ class Run:
     sizes: tuple[tuple[float, int], ...] = ()
     """Registered executors, from these times on."""
     timeline: Timeline | None = None
+    rows_lost: int | None = None
+    """Counted in the output. The simulator has none."""
+    rows_doubled: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """What `--json` prints. The page has the rest."""
         names = ("rival", "load", "seed", "late", "executor_seconds", "p99_s", "changes")
-        return {name: getattr(self, name) for name in names}
+        counted = ("rows_lost", "rows_doubled") if self.rows_lost is not None else ()
+        return {name: getattr(self, name) for name in (*names, *counted)}
 
 
 def start_size(setting: Setting, load: ArenaLoad) -> int:
@@ -139,21 +143,21 @@ class Stage:
     def _timeline(self) -> Timeline:
         (gate,) = self.cluster.gates
         end_s = self.cluster.now_s
-        edges = np.linspace(0.0, end_s, _BUCKETS + 1)
+        edges = np.linspace(0.0, end_s, BUCKETS + 1)
         arrived = np.array([gate.rows_arrived(at_s) for at_s in edges])
         since = np.array([at_s for at_s, _ in self.sizes])
         counts = np.array([count for _, count in self.sizes], dtype=np.float64)
         held = np.concatenate([[0.0], np.cumsum(counts[:-1] * np.diff(since))])
         at = np.searchsorted(since, edges, side="right") - 1
         spent = held[at] + counts[at] * (edges - since[at])
-        worst = np.zeros(_BUCKETS)
+        worst = np.zeros(BUCKETS)
         commits = gate.commits
         if commits:
             first = np.array([made.first for made in commits])
             done_s = np.array([made.time_s for made in commits])
             came_s = self._arrivals.times_of(first + 1.0)
-            np.maximum.at(worst, np.minimum(_BUCKETS - 1, np.searchsorted(edges, done_s) - 1), done_s - came_s)
-        width_s = end_s / _BUCKETS
+            np.maximum.at(worst, np.minimum(BUCKETS - 1, np.searchsorted(edges, done_s) - 1), done_s - came_s)
+        width_s = end_s / BUCKETS
         return Timeline(
             time_s=((edges[:-1] + edges[1:]) / 2).round(1).tolist(),
             rows_per_s=(np.diff(arrived) / width_s).round(1).tolist(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from tidegate.adapters.sim import SimApplication, SimCluster
 from tidegate.domain import InvalidInput
@@ -34,6 +35,10 @@ class Setting:
     peak_executors: int = 8
     slots_per_executor: int = 2
     interval_s: float = 1.0
+    row_cost_s: float | None = None
+    """Slot-seconds per row, if they were measured; default: those of the query."""
+    most_executors: int | None = None
+    """Default: twice what the peak needs, to leave room for clearing a backlog."""
 
     def __post_init__(self) -> None:
         if self.query not in QUERIES:
@@ -48,8 +53,7 @@ class Setting:
 
     @property
     def max_executors(self) -> int:
-        """Twice what the peak needs, to leave room for clearing a backlog."""
-        return 2 * self.peak_executors
+        return self.most_executors or 2 * self.peak_executors
 
     @property
     def model(self) -> Query:
@@ -58,7 +62,7 @@ class Setting:
     @property
     def row_s(self) -> float:
         """Slot-seconds per source row, in all stages."""
-        return self.model.row_s
+        return self.row_cost_s or self.model.row_s
 
     @property
     def peak_rows_per_s(self) -> float:
@@ -86,12 +90,13 @@ class Setting:
             seed=seed,
         )
 
-    def policy(self) -> Policy:
-        """Everything that Tidegate is told: the objective and the bounds."""
+    def policy(self, **others: Any) -> Policy:
+        """Everything that Tidegate is told: the objective and the bounds. `others`: where the journal is, the mode."""
         return Policy.model_validate(
             {
                 "objective": {"latency_s": self.objective_s, "percentile": 1 - self.allowed_late},
                 "executors": {"min": 1, "max": self.max_executors},
+                **others,
             }
         )
 

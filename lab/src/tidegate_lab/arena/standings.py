@@ -1,4 +1,4 @@
-"""The tables of a tournament, in 80 columns: rivals over all runs, and the winner of each load."""
+"""The tables of a tournament, in 80 columns: rivals over all runs, the winner of each load, and single runs."""
 
 from __future__ import annotations
 
@@ -49,6 +49,25 @@ def winners_table(tournament: Tournament) -> Table:
             _cost(ours),
             f"{ours.late:.2%}" if ours else "–",
             f"{winner.rival} {_cost(winner)}" if winner else "none",
+        )
+    return table
+
+
+def runs_table(tournament: Tournament) -> Table:
+    """Every run, with the rows that were lost or doubled in its output."""
+    table = Table("run", "violations", "p99", "executor-s", "÷ static", "changes", "lost", "doubled", box=None)
+    static = next((run.executor_seconds for run in tournament.runs if run.rival == STATIC), None)
+    for run in tournament.runs:
+        table.add_row(
+            run.rival,
+            f"{run.late:.2%}",
+            f"{run.p99_s:.1f} s",
+            f"{run.executor_seconds:.0f}",
+            _ratio(run.executor_seconds / static if static else None),
+            str(run.changes),
+            str(run.rows_lost),
+            str(run.rows_doubled),
+            style="bold" if run.rival == TIDEGATE else "",
         )
     return table
 

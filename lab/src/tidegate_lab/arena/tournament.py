@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
+from typing import Any
 
 from tidegate.domain import InvalidInput
 from tidegate_lab.arena.judge import ORACLE, STATIC, TIDEGATE, Summary, best_of, holds, summarise
@@ -62,6 +63,8 @@ class Tournament:
     setting: Setting
     loads: tuple[ArenaLoad, ...]
     runs: tuple[Run, ...]
+    more: Mapping[str, Any] = field(default_factory=dict)
+    """More about the setting; on Spark: the world and what was measured in it."""
 
     @property
     def summary(self) -> dict[str, Summary]:
@@ -77,6 +80,7 @@ class Tournament:
                 "warm_up_s": self.setting.warmup_s,
                 "objective_s": self.setting.objective_s,
                 "compress": every.pop() if len(every) == 1 else compress,
+                **self.more,
             },
             "runs": [run.to_dict() for run in self.runs],
             "summary": {rival: summary.to_dict() for rival, summary in self.summary.items()},

@@ -83,6 +83,23 @@ class ProcessGroups:
         for controller in self._places.get(group, {}):
             self._move(group, controller)
 
+    def nursery(self, group: str, processes: int) -> tuple[Path, CgroupVersion]:
+        """An empty group whose subgroups can have CPU quotas, for this many processes that enter them as they start.
+
+        Returns its folder and how values are written there. `restore` removes it with its subgroups.
+        """
+        if "cpu" not in self._tree.roots:
+            raise EnvironmentUnfit("no cpu controller is mounted here")
+        _, knobs = self._tree.roots["cpu"]
+        origin = self._tree.group_of(os.getpid(), "cpu")
+        folder = self._found(group, "cpu", origin)
+        if knobs.version == 2:
+            self._hand_down("cpu", origin, folder.parent)
+            self._files.write(folder / _HANDED, "+cpu")
+        for level in (folder.parent, folder):  # a group weighs as much as one process, however many are in it
+            self._files.write(level / knobs.weight_file, knobs.clamped(knobs.weight_default * processes))
+        return folder, knobs
+
     def set_share(self, group: str, share: float) -> None:
         """Set the group's weight relative to the others. It limits nothing while CPU is idle."""
         self._set(group, "cpu", lambda knobs: {knobs.weight_file: knobs.weight(share)})
@@ -145,14 +162,18 @@ class ProcessGroups:
         if self._tree.roots[controller][1].version == 2 and places:  # one tree for all: the processes are already there
             places[controller] = next(iter(places.values()))
             return
-        origin = self._tree.group_of(self._members[group][0], controller)
+        self._found(group, controller, self._tree.group_of(self._members[group][0], controller))
+        self._move(group, controller)
+
+    def _found(self, group: str, controller: Controller, origin: Path) -> Path:
+        """Make the group's folder. It is recorded first."""
         folder = origin / PARENT / f"{re.sub(r'[^A-Za-z0-9_-]+', '-', group)}-{os.getpid()}"
-        places[controller] = (folder, origin)
+        self._places.setdefault(group, {})[controller] = (folder, origin)
         self._write_record()
         self._watch()
         self._files.make(folder.parent)
         self._files.make(folder)
-        self._move(group, controller)
+        return folder
 
     def _hand_down(self, controller: Controller, *above: Path) -> None:
         """Version 2: a group other than the root can delegate a controller only while it has no processes itself."""
@@ -176,7 +197,7 @@ class ProcessGroups:
         Their parent competes with single processes, and niceness counts only inside a group. Without this, nine
         processes in one group would weigh as much as one, and niceness would have no effect.
         """
-        leaders = [self._members[group][0] for group, places in self._places.items() if "cpu" in places]
+        leaders = [pids[0] for group, pids in self._members.items() if "cpu" in self._places.get(group, {})]
         return sum(_NICE_STEP ** -_niceness(pid) for pid in leaders)
 
     def _move(self, group: str, controller: Controller) -> None:
@@ -248,23 +269,37 @@ def undo_record(path: Path, files: CgroupFiles | None = None, tree: CgroupTree |
 
 def _undo(record: dict[str, Any], files: CgroupFiles, tree: CgroupTree) -> None:
     check_record(record, tree)
-    for group, controllers in record.get("handed", {}).items():  # otherwise the group could not have processes again
-        for controller in controllers:
-            with contextlib.suppress(OSError):
-                files.write(Path(group) / _HANDED, f"-{controller}")
+    handed = record.get("handed", {})
+    _take_back(handed, files)  # otherwise the groups could not have processes again
     parents = set()
     for place in record["places"]:
         folder, origin = Path(place["folder"]), Path(place["origin"])
         parents.add(folder.parent)
-        if not folder.is_dir():
-            continue
-        for pid in member_ids(files.read(folder / PROCS)):
-            with contextlib.suppress(ProcessLookupError):
-                files.write(origin / PROCS, str(pid))
-        files.remove(folder)
+        if folder.is_dir():
+            _dissolve(folder, origin, files)
+    _take_back(handed, files)  # what a group with subgroups could not give back before
     for parent in parents:
         with contextlib.suppress(OSError):  # already gone, or another owner has groups in it
             files.remove(parent)
+
+
+def _take_back(handed: dict[str, list[str]], files: CgroupFiles) -> None:
+    """From the innermost group outwards: a group can take back only what the groups inside have given back."""
+    for group, controllers in reversed(handed.items()):
+        for controller in controllers:
+            with contextlib.suppress(OSError):
+                files.write(Path(group) / _HANDED, f"-{controller}")
+
+
+def _dissolve(folder: Path, origin: Path, files: CgroupFiles) -> None:
+    """Move the processes of a group and its subgroups back, and remove the groups."""
+    for inner in folder.iterdir():
+        if inner.is_dir():
+            _dissolve(inner, origin, files)
+    for pid in member_ids(files.read(folder / PROCS)):
+        with contextlib.suppress(ProcessLookupError):
+            files.write(origin / PROCS, str(pid))
+    files.remove(folder)
 
 
 def _alive(record: dict[str, Any]) -> bool:

@@ -27,13 +27,19 @@ def require_java() -> int:
     return version
 
 
-def java_version() -> str:
-    """What the Java that Spark will use says of its version."""
+def java_program() -> str:
+    """The Java that Spark will use."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if java is None or (home and not Path(java).exists()):
         where = f"JAVA_HOME is {home}, which has no bin/java" if home else "no java on the PATH"
         raise EnvironmentUnfit(f"Spark needs Java {_LEAST} or newer: {where}; {_HOW}")
+    return java
+
+
+def java_version() -> str:
+    """What the Java that Spark will use says of its version."""
+    java = java_program()
     try:
         return subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=True).stderr
     except (OSError, subprocess.SubprocessError) as error:

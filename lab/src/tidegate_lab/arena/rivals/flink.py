@@ -82,6 +82,18 @@ class Flink(Rival):
         """The defaults, except for these settings."""
         return cls(replace(cls.defaults, **changes))
 
+    @classmethod
+    def faster(cls, by: float) -> Flink:
+        """The defaults with all times divided, for a load that is played faster than it was recorded.
+
+        >>> Flink.faster(90.0).settings.window_s, Flink.faster(90.0).period_s
+        (10.0, 1.0)
+        """
+        times = ("window_s", "stabilisation_s", "catch_up_s", "restart_s", "down_interval_s")
+        made = cls.with_changes(**{name: getattr(cls.defaults, name) / by for name in times})
+        made.period_s = max(1.0, cls.period_s / by)
+        return made
+
     def wish(self, now: Measures) -> tuple[int, str] | None:
         if now.time_s < self._from_s:
             return None
