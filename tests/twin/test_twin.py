@@ -14,7 +14,7 @@ from tidegate.cli.app import app
 from tidegate.control.controller import Controller
 from tidegate.control.journal import MemoryJournal, SqliteJournal
 from tidegate.control.runner import Runner
-from tidegate.domain import InvalidInput
+from tidegate.domain import ApplicationSample, ExecutorPool, ExecutorSample, InvalidInput, Observation
 from tidegate.domain.policy import Policy
 from tidegate.load import Sinusoid
 from tidegate.twin.calibrate import calibrate, to_yaml
@@ -90,6 +90,19 @@ def test_the_scenario_can_be_simulated(journal: Path, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert load_scenario(file).pool is not None
     assert to_yaml(load_scenario(file)) == file.read_text()
+
+
+def test_executors_keep_their_slots_when_the_job_has_ended(tmp_path: Path) -> None:
+    """The last observation of a job often shows an empty pool, whose executors seem to have one slot."""
+    book = SqliteJournal(tmp_path / "run.db")
+    executors = (ExecutorSample("0", "h", 4, 0, 0.0),)
+    words = ApplicationSample("words", (), None, interval_s=1.0)
+    for time_s, pool in ((10.0, ExecutorPool(executors, 1, 4)), (20.0, ExecutorPool((), 0, 1))):
+        book.record(Observation(time_s, (words,), pool), None, None)
+    book.close()
+    recording = read_recording(tmp_path / "run.db")
+    assert recording.slots_per_executor == 4
+    assert recording.registered == ((10.0, 1), (20.0, 0))
 
 
 def test_a_journal_without_observations_is_refused(tmp_path: Path) -> None:

@@ -31,7 +31,9 @@ def _from_journal(path: Path) -> Recording:
         if seen is None:
             continue
         first_s = seen.time_s if first_s is None else first_s
-        last_s, slots = seen.time_s, seen.pool.slots_per_executor
+        last_s = seen.time_s
+        if seen.pool.executors:  # an empty pool, as at the end of a job, does not know the slots of its executors
+            slots = seen.pool.slots_per_executor
         for times, count in ((requested, seen.pool.requested), (registered, seen.pool.registered)):
             if not times or times[-1][1] != count:
                 times.append((seen.time_s, count))
