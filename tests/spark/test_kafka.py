@@ -102,7 +102,7 @@ def test_no_first_batch_after_an_outage_is_unbounded(
 ) -> None:
     """Starts on a large backlog while the control acts. In the attached session the limit is set in the query's own
     thread. Other sessions do not tell of a start: there a thread of Tidegate has to notice it in time, which nobody can
-    promise on a busy machine. `benchmarks/restarts.py` counts how often it does; here nothing is asserted of them.
+    promise on a busy machine, so nothing is asserted of them.
 
     Each query has a name of its own: of one that is known, control may have proven that a batch can be larger."""
     produce("outage", 60_000)
