@@ -16,6 +16,7 @@ from tidegate.domain import InvalidInput
 from tidegate_lab.arena.loads import ArenaLoad
 from tidegate_lab.arena.page import write_page
 from tidegate_lab.arena.play import Run
+from tidegate_lab.arena.poolcourse import PoolCourse
 from tidegate_lab.arena.rivals.flink import Flink
 from tidegate_lab.arena.setting import Setting
 from tidegate_lab.arena.sparkmeasure import Measured
@@ -159,3 +160,11 @@ def test_the_index_of_a_bid_is_read_from_its_time(tmp_path: Path) -> None:
     table = pa.table({"time": pa.array(times_us).cast(pa.timestamp("us", tz="UTC"))})
     pq.write_table(table, tmp_path / "part.parquet")
     assert (_indices(str(tmp_path / "part.parquet")) == indices).all()
+
+
+def test_a_wish_that_is_withdrawn_at_once_is_no_change_of_the_pool() -> None:
+    course = PoolCourse(end_s=10.0)
+    for time_s, registered, requested in ((0.0, 2, 2), (1.0, 2, 1), (2.0, 2, 2), (3.0, 2, 4), (6.0, 4, 1)):
+        course.add(time_s, registered, requested)  # as dynamic allocation does between two batches
+    assert [change.executors for change in course.changes] == [4]
+    assert course.executor_seconds == 2 * 3 + 4 * 7

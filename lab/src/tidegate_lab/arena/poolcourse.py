@@ -52,11 +52,12 @@ class PoolCourse:
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """Changes of the requested number, whoever made them."""
+        """Changes of the number that costs. A wish that is withdrawn while the executors stay changes nothing."""
+        held = [(at_s, max(there, asked)) for at_s, there, asked in self.looks]
         return tuple(
-            Change(at_s, asked, f"{'grown' if asked > before else 'shrunk'} from {before} to {asked}")
-            for (_, _, before), (at_s, _, asked) in pairwise(self.looks)
-            if asked != before
+            Change(at_s, now, f"{'grown' if now > before else 'shrunk'} from {before} to {now}")
+            for (_, before), (at_s, now) in pairwise(held)
+            if now != before
         )
 
     def timeline(self, arrivals_s: Floats, latencies_s: Floats, committed: int) -> Timeline:

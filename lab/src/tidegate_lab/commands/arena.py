@@ -32,7 +32,8 @@ def arena(
     query: Annotated[str, typer.Option(help="q1, q2, q3, q5, q8 or q11.")] = "q1",
     seeds: Annotated[int | None, typer.Option(min=1, help="Runs per load. Default: 2, or 1 with --quick.")] = None,
     compress: Annotated[
-        float | None, typer.Option(help="Play loads faster by this factor. Default: 1; weeks 12; on Spark 120.")
+        float | None,
+        typer.Option(help="Play loads faster by this factor. Default: 1; weeks 12, Spark's day 120."),
     ] = None,
     step_s: Annotated[float | None, typer.Option(help="Seconds per row of a file without timestamps.")] = None,
     peak_executors: Annotated[
