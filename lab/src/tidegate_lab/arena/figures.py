@@ -20,12 +20,12 @@ from tidegate_lab.arena.tournament import BEST, Tournament
 _LEAST = 1e-4
 """Smaller shares are drawn here, because the axis is logarithmic."""
 _PLACES: tuple[tuple[int, int, Literal["left", "right"]], ...] = (
-    (6, 4, "left"),
-    (6, -11, "left"),
-    (-6, 4, "right"),
-    (-6, -11, "right"),
+    *((6, up, "left") for up in (4, -11)),
+    *((-6, up, "right") for up in (4, -11)),
+    *((6, up, "left") for up in (15, -22, 26, -33)),
+    *((-6, up, "right") for up in (15, -22, 26, -33)),
 )
-"""Where a name may stand, in points from its dot, and which side of the name is there."""
+"""Where a name may stand, in points from its dot, and which side of the name is there. Near places come first."""
 
 
 def draw_pareto(tournament: Tournament) -> Figure:
