@@ -105,6 +105,25 @@ def test_a_drag_over_a_chart_chooses_the_time_and_the_address_keeps_it(browser: 
         assert found.problems == []
 
 
+def test_an_answer_that_comes_late_does_not_replace_a_newer_one(browser: Any, server: Console) -> None:
+    with tab(browser) as found:
+        found.open(f"{server.url}?range=300")
+        page, slow = found.page, []
+        last_s = page.evaluate("window.tidegate.overview.last_s")
+        page.locator("#earlier").click()
+        page.locator("#zoomed").wait_for()
+        page.evaluate("window.tidegate.series.before = true")  # to notice that it is replaced
+        page.route("**/api/v1/series*", lambda route: route.continue_() if slow else slow.append(route))
+        page.locator("#earlier").click()
+        page.locator("#zoomed").click()
+        found.until("!window.tidegate.series.before")
+        with page.expect_response("**/api/v1/series*"):
+            slow[0].continue_()
+        page.wait_for_timeout(200)
+        assert page.evaluate("window.tidegate.series.end_s") == last_s
+        assert found.problems == []
+
+
 def test_all_applications_are_listed_and_one_is_chosen(browser: Any, server: Console) -> None:
     with tab(browser) as found:
         found.open(f"{server.url}?range=0")

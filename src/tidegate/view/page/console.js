@@ -10,7 +10,7 @@ const AGAIN_MS = 15000;
 const FLEET_MS = 5000;
 const byId = (name) => document.getElementById(name);
 const embedded = byId("data") ? JSON.parse(byId("data").textContent) : null;
-const state = { journal: null, application: null, range: 900, zoom: null, overview: null, series: null, moments: [], span: [0, 1], stream: null, drawn: 0, token: sessionStorage.getItem("tidegate-token") ?? "" };
+const state = { journal: null, application: null, range: 900, zoom: null, overview: null, series: null, moments: [], span: [0, 1], stream: null, turn: 0, drawn: 0, token: sessionStorage.getItem("tidegate-token") ?? "" };
 window.tidegate = state; // for tests, and for the curious
 
 // data
@@ -48,11 +48,13 @@ function span() {
 const now = () => state.overview.applications.find((one) => one.application === state.application) ?? null;
 
 async function reload() {
+  const turn = ++state.turn; // answers may arrive in another order than they were asked for
   const [start, end] = (state.span = span());
   const range = { journal: state.journal, application: state.application, start, end };
   const [series, moments, operators, classes, cost, lag] = await Promise.all([
     state.application ? ask("series", { ...range, points: POINTS }) : null,
     ask("timeline", range), state.application ? ask("operators", range) : [], ask("classes", range), ask("cost", range), state.application ? ask("lag", range) : []]);
+  if (turn !== state.turn) return;
   state.series = series;
   state.moments = moments;
   drawAll();
