@@ -220,6 +220,7 @@ def _record(plan: DemoPlan, name: str, entries: list[Entry], played: _Played, co
         if entry.receipt and entry.decision
         for answer in entry.receipt.actions
         if answer.outcome in {Outcome.DONE, Outcome.UNDER_WAY} and isinstance(answer.action, ScaleExecutors)
+        if answer.action in entry.decision.actions  # not once more at every step until it is reached
     ]
     check = check_rows(counts, expected_counts(rows_committed(entries, APPLICATION)))
     judged_s = latencies_s[first:]
