@@ -2,9 +2,9 @@
 
 The pool proposer assumes that the forecast comes true. While a burst lasts, it looks like a new level, and a pool
 bought for it is paid for long afterwards. So growth is delayed as long as the delay can be made up for. The chosen size
-is the smallest at which every application keeps half of its objective's slack even if the rest is bought a little
-later. Applications with a short objective cannot wait, and for them the pool grows at once. The bound of a row of a QoS
-table is treated like an objective.
+is the smallest at which every application that needs the growth keeps half of its objective's slack even if the rest is
+bought a little later. Applications with a short objective cannot wait, and for them the pool grows at once. The bound
+of a row of a QoS table is treated like an objective.
 """
 
 from __future__ import annotations
