@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate_lab.experiments.kafka_run import Plan, Produced, Run, Sink, judge
+from tidegate_lab.experiments.kafka_run import PLANS, Plan, Produced, Run, Sink, best_limit, judge
 
 OBJECTIVE_S = 10.0
 
@@ -63,3 +63,19 @@ def test_the_time_that_the_job_was_stopped_does_not_count_for_the_batch_that_it_
 def test_without_a_batch_there_is_nothing_to_judge_but_the_loss(tmp_path: Path) -> None:
     found = run(tmp_path, [], {}, Produced(3))
     assert (found.late, found.p99_s, found.largest_batch_rows, found.rows_lost) == (0, 0.0, 0, 3)
+
+
+def test_the_rehearsal_has_the_same_burst_but_no_outage() -> None:
+    plan = PLANS["full"]
+    rehearsal = plan.rehearsal()
+    assert rehearsal.stop_s == 0.0
+    burst_s = plan.before_s + plan.burst_s
+    assert rehearsal.end_s > burst_s
+    assert rehearsal.rows_by(burst_s) == plan.rows_by(burst_s)
+
+
+def test_the_fixed_limit_has_the_fewest_violations_in_the_rehearsal_and_then_the_lowest_p99() -> None:
+    def rehearsed(late: int, p99_s: float) -> Run:
+        return Run(late, p99_s, 100, 1.0, 1000, 0, 0, 0)
+
+    assert best_limit({800: rehearsed(3, 9.0), 2000: rehearsed(0, 12.0), 6000: rehearsed(0, 11.0)}) == 6000

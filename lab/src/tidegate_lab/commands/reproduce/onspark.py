@@ -190,6 +190,8 @@ def run_kafka(options: Options) -> dict[str, Any]:
         counts = (str(run[key]) for key in ("rows_in", "rows_lost", "rows_doubled", "restarts"))
         table.add_row(name, str(run["late"]), f"{run['p99_s']:.0f} s", *largest, *counts)
     output.console.print(table)
-    late = ", ".join(f"{late} at {limit} rows" for limit, late in found.late_by_limit.items())
-    output.console.print(f"plain-limited: rows over the objective by maxOffsetsPerTrigger: {late}")
+    output.console.print(f"plain-limited: maxOffsetsPerTrigger {found.limit}")
+    for name, played_runs in (("burst only", found.rehearsed), ("burst and outage", found.whole)):
+        by_limit = (f"{limit} rows: {run.late}, {run.p99_s:.1f} s" for limit, run in played_runs.items())
+        output.console.print(f"{name}, violations and p99 by limit: {'; '.join(by_limit) or 'not rehearsed'}")
     return found.document
