@@ -7,8 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming import DataStreamWriter
 
+from tidegate import Settings, attach
 from tidegate.adapters.spark.schedulerpools import SchedulerPools
 from tidegate.domain import Outcome, SetShare
 
@@ -85,3 +88,31 @@ def test_without_the_fair_scheduler_shares_are_refused_with_the_reason(spark: Sp
     receipt = pools.set_share(SetShare("q1", 0.6))
     assert receipt.outcome is Outcome.REFUSED
     assert "spark.scheduler.mode is FIFO" in receipt.note
+
+
+@pytest.mark.parametrize(
+    ("knobs", "proposers", "pool"),
+    [({}, None, "gold"), ({"shares": False}, None, ""), ({}, ["pool", "admission"], "")],
+    ids=["by default", "shares are not allowed", "without the classes proposer"],
+)
+def test_a_query_gets_the_pool_of_its_class_only_if_classes_may_share_the_slots(
+    spark: SparkSession, tmp_path: Path, knobs: dict[str, bool], proposers: list[str] | None, pool: str
+) -> None:
+    policy = {
+        "mode": "apply",
+        "classes": {"gold": {"latency_s": 60, "weight": 2}, "bulk": {"latency_s": 60, "weight": 1}},
+        "applications": {"orders": {"class": "gold"}},
+        "knobs": knobs,
+        "journal": {"path": str(tmp_path / "pools.db")},
+    }
+    given: list[Settings] = []
+
+    def build(session: SparkSession, settings: Settings) -> DataStreamWriter:
+        given.append(settings)
+        rows = session.readStream.format("rate").load()
+        return rows.writeStream.format("noop").option("checkpointLocation", settings.checkpoint)
+
+    with attach(spark, policy, proposers=proposers) as gate:
+        query = gate.start("orders", build, tmp_path / "checkpoint")
+        query.stop_at_boundary()
+    assert [one.pool for one in given] == [pool]

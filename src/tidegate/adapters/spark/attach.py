@@ -92,6 +92,10 @@ class Gate:
         checkpoints: str | Path | None = None,
     ) -> None:
         self._spark = spark
+        self._shares_slots = (
+            policy.mode is Mode.APPLY and policy.knobs.shares and (proposers is None or "classes" in proposers)
+        )
+        """Do queries run in the scheduler pools of their classes?"""
         self._checkpoints = Path(checkpoints) if checkpoints is not None else None
         self.policy = policy
         self.failure: BaseException | None = None
@@ -196,7 +200,7 @@ class Gate:
             name,
             gate=str(folder / "gate.json"),
             checkpoint=str(checkpoint or kept or folder / "checkpoint"),
-            pool=(self.policy.class_name(name) or "") if self.policy.mode is Mode.APPLY else "",
+            pool=(self.policy.class_name(name) or "") if self._shares_slots else "",
         )
         query = RestartableQuery(self._spark, build, settings, self.cluster.limits)
         self.cluster.restartable[name] = query
