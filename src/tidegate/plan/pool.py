@@ -21,7 +21,7 @@ from tidegate.plan.hindsight import UNMEASURED_STARTUP_S, Hindsight, look_back
 from tidegate.plan.outcomes import Outcomes, lasting_size, roll_out
 from tidegate.plan.planner import Plan, Proposer
 from tidegate.plan.requirements import missing_rows
-from tidegate.plan.signature import alike, signature_of
+from tidegate.plan.signature import alike, goals_of, signature_of
 from tidegate.plan.watched import Watched
 from tidegate.plan.wording import account_of, executors, in_hindsight, long_batch, nothing_to_plan
 
@@ -58,7 +58,9 @@ class PoolMemory:
     looked_s: float = -1e9
     outcomes: Outcomes | None = None
     signature: list[float] = field(default_factory=list)
-    """The inputs of the last rollout."""
+    """The measurements behind the last rollout."""
+    goals: str = ""
+    """What it was made for."""
     startup_s: float = STARTUP_S
     asked: tuple[float, int] | None = None
     """When a request for more executors than registered was first seen, and how many were registered then."""
@@ -108,9 +110,10 @@ class PoolSize(Proposer):
             startup_s = memory.startup_s if memory.startups else UNMEASURED_STARTUP_S
             memory.hindsight = look_back(evaluation, looked_into, startup_s)
             memory.looked_back_s = now_s
-        signature = signature_of(evaluation, looked_into)
-        if memory.outcomes is None or not alike(signature, memory.signature):
-            memory.outcomes, memory.signature = roll_out(evaluation, looked_into, memory.startup_s), signature
+        signature, goals = signature_of(evaluation, looked_into), goals_of(evaluation, looked_into)
+        if memory.outcomes is None or goals != memory.goals or not alike(signature, memory.signature):
+            memory.outcomes = roll_out(evaluation, looked_into, memory.startup_s)
+            memory.signature, memory.goals = signature, goals
             self._rolled_out = len(looked_into)
         best = memory.outcomes.sizes[int(np.argmin(memory.outcomes.cost))]
         # The pool grows to the best size and shrinks to the comfortable one. Between the two it stays.
