@@ -190,6 +190,14 @@ def test_growth_waits_where_the_objective_is_long_and_not_where_it_is_short() ->
     assert growth(HURRIED, 6, 4000) == ([6], [])
 
 
+def test_a_growth_that_waits_is_the_first_reason_and_is_not_called_a_growth() -> None:
+    growth = Reason("grow", "2 of 1 slots are needed: growing from 1 to 6 executors")
+    fixed = Fixed(ScaleExecutors(6), predictions=(Prediction("words", 60.0, 1.0, 0.0, 6),))
+    fixed.said = replace(fixed.said, proposals=(Proposal(ScaleExecutors(6), growth),), reasons=(growth,))
+    reasons = Arbiter({}, [fixed, Fixed(name="other")]).plan(last(PATIENT, 200)).reasons
+    assert [reason.code for reason in reasons] == ["queue", "other"]
+
+
 def test_a_shrink_is_not_put_off() -> None:
     assert growth(PATIENT, 1, 200) == ([1], [])
     seen = last()
@@ -250,7 +258,7 @@ def test_a_restart_that_costs_more_than_it_gains_is_held() -> None:
     restart = SetParallelism("words", "count", 8)
     plan = Arbiter({}, [Fixed(restart, pause_s=30.0)]).plan(last(short))
     assert plan.proposals == ()
-    assert [reason.code for reason in plan.reasons] == ["fixed", "hold-pause"]
+    assert [reason.code for reason in plan.reasons] == ["hold-pause", "fixed"]
     assert [one.action for one in Arbiter({}, [Fixed(restart)]).plan(last(short)).proposals] == [restart]
     both = Arbiter({}, [Fixed(restart, pause_s=30.0), Fixed(SetShare("a", 0.2), name="share")]).plan(last(short))
     assert [one.action for one in both.proposals] == [SetShare("a", 0.2)], "what pauses nothing goes on"

@@ -34,6 +34,7 @@ from tidegate.plan.admission import Admission
 from tidegate.plan.classes import Classes
 from tidegate.plan.interval import BatchInterval
 from tidegate.plan.operators import Operators
+from tidegate.plan.outcomes import Outcomes
 from tidegate.plan.patience import what_cannot_wait
 from tidegate.plan.planner import Plan, Proposer
 from tidegate.plan.pool import USUAL_CHANGES, PoolMemory, PoolSize
@@ -75,13 +76,13 @@ class Arbiter:
             proposals, too_dear = hold_dear_restarts(proposals, evaluation)
         predictions = tuple([prediction for plan in plans for prediction in plan.predictions])
         names = tuple(dict.fromkeys([prediction.application for prediction in predictions]))
-        proposals, put_off = self._put_off(proposals, evaluation, names)
+        proposals, put_off, replaced = self._put_off(proposals, evaluation, names)
         needed: dict[str, float] = {}
         for plan in plans:
             needed |= plan.needed_slots
         return Plan(
             proposals=proposals,
-            reasons=self._reasons(plans) + settled + too_dear + put_off,
+            reasons=put_off + too_dear + settled + tuple([one for one in self._reasons(plans) if one not in replaced]),
             needed_slots=needed,
             predictions=predictions,
             rolled_out=sum([plan.rolled_out for plan in plans]),
@@ -99,12 +100,16 @@ class Arbiter:
 
     def _put_off(
         self, proposals: tuple[Proposal, ...], evaluation: Evaluation, names: tuple[str, ...]
-    ) -> tuple[tuple[Proposal, ...], tuple[Reason, ...]]:
-        """Queueing is cheaper than executors, so the part of a growth that can wait is postponed."""
+    ) -> tuple[tuple[Proposal, ...], tuple[Reason, ...], set[Reason]]:
+        """Queueing is cheaper than executors, so the part of a growth that can wait is postponed.
+
+        Returns the proposals, the reasons for what was postponed, and the reasons that these replace.
+        """
         if not proposals:
-            return (), ()
+            return (), (), set()
         kept: list[Proposal] = []
         reasons: list[Reason] = []
+        replaced: set[Reason] = set()
         pool = self._pool.memory if self._pool is not None else PoolMemory()
         # Bursts that end before an executor has started need their executors in advance.
         past = pool.hindsight.least
@@ -117,12 +122,23 @@ class Arbiter:
             if not isinstance(action, ScaleExecutors) or action.target <= max(evaluation.pool.requested, least):
                 kept.append(proposal)
                 continue
-            helped = pool.outcomes.helped_by(evaluation.pool.requested, action.target) if pool.outcomes else set(names)
-            needy = tuple([name for name in names if name in helped]) or names
+            needy = _needy(evaluation, pool.outcomes, names, action.target)
             now, reason = what_cannot_wait(proposal, evaluation, needy, pool.startup_s, in_parts=calm, least=least)
             kept += [now] if now is not None else []
-            reasons += [reason] if reason is not proposal.reason else []
-        return tuple(kept), tuple(reasons)
+            if reason is not proposal.reason:
+                reasons.append(reason)
+                replaced.add(proposal.reason)
+        return tuple(kept), tuple(reasons), replaced
+
+
+def _needy(evaluation: Evaluation, outcomes: Outcomes | None, names: tuple[str, ...], target: int) -> tuple[str, ...]:
+    """The applications that need a growth to this size, or all if it is not known which do."""
+    if outcomes is None:
+        return names
+    places = evaluation.places
+    budgets = {name: float(evaluation.budgets.allowed[places[name]]) for name in names if name in places}
+    helped = outcomes.helped_by(evaluation.pool.requested, target, budgets)
+    return tuple([name for name in names if name in helped]) or names
 
 
 def proposers_named(names: Collection[str]) -> tuple[Proposer, ...]:

@@ -13,6 +13,7 @@ is added, and a whole utility costs W (`requirements`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate
@@ -51,8 +52,8 @@ only just holds the objective would soon be given up again.
 _MOST_OF_IT = 0.25
 """Part of a tight bound's margin that a pool to shrink to may use up."""
 _MOST_SIZES = 24
-_NO_HELP = 1e-4
-"""Share of the rows. If a growth makes a smaller difference to an application, it is not made for it."""
+_NO_HELP = 0.01
+"""Share of the error budget. If a growth makes a smaller difference to an application, it is not made for it."""
 _JUDGED_S, _JUDGED_BATCHES = 10.0, 3
 """A prediction covers the start of new executors, and then this long or as many batches, whichever is longer. A pool
 that changes often would void predictions for the whole horizon before they fall due.
@@ -102,18 +103,19 @@ class Outcomes:
             return self.sizes.index(size)
         return min(range(len(self.sizes)), key=lambda place: abs(self.sizes[place] - size))
 
-    def helped_by(self, now: int, target: int) -> set[str]:
+    def helped_by(self, now: int, target: int, budgets: Mapping[str, float]) -> set[str]:
         """The applications that need the growth: at the target size fewer of their rows are over an objective or bound.
 
-        There may be none: then the growth is for what comes after the horizon.
+        `budgets` are the shares of rows that may be over. There may be no such application: then the growth is for what
+        comes after the horizon.
 
         >>> late = {"orders": [0.4, 0.0], "reports": [0.2, 0.2]}
-        >>> Outcomes([1, 2], [9.0, 1.0], late, {}, 60.0).helped_by(1, 2)
+        >>> Outcomes([1, 2], [9.0, 1.0], late, {}, 60.0).helped_by(1, 2, {"orders": 0.01, "reports": 0.01})
         {'orders'}
         """
         before, after = self.at(now), self.at(target)
         over = [*self.late_share.items(), *((row.application, row.over_share) for row in self.rows)]
-        return {name for name, share in over if share[after] < share[before] - _NO_HELP}
+        return {name for name, share in over if share[after] < share[before] - _NO_HELP * budgets.get(name, 1.0)}
 
 
 def roll_out(evaluation: Evaluation, usable: list[ApplicationEvaluation], startup_s: float) -> Outcomes:
