@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -110,3 +111,23 @@ def test_a_journal_without_observations_is_refused(tmp_path: Path) -> None:
     SqliteJournal(empty).close()
     with pytest.raises(InvalidInput, match="record a run first"):
         read_recording(empty)
+
+
+def test_a_query_without_batches_is_not_the_one_that_is_compared(tmp_path: Path) -> None:
+    path, policy = tmp_path / "two.db", tmp_path / "policy.yaml"
+    policy.write_text("executors: {min: 1, max: 2}\n")
+    busy = SimApplication("busy", 200.0, operators=(SimOperator("work", 0.002, 4),))
+    cluster = SimCluster([busy], 1, 2, max_executors=2)
+    book = SqliteJournal(path)
+    for second in range(1, 40):
+        cluster.clock.sleep_until(float(second))
+        seen = cluster.observe()
+        idle = ApplicationSample("idle", (), None, interval_s=1.0)
+        book.record(replace(seen, applications=(idle, *seen.applications)), None, None)
+    book.close()
+    run = ["whatif", str(path), "--policy", str(policy), "--json"]
+    compared = CliRunner().invoke(app, run)
+    assert json.loads(compared.stdout)["application"] == "busy"
+    refused = CliRunner().invoke(app, [*run, "--application", "idle"])
+    assert isinstance(refused.exception, InvalidInput)
+    assert "no query 'idle' with batches; there are busy" in str(refused.exception)

@@ -85,11 +85,12 @@ def whatif(
 
     rules = load_policy(policy)
     recording = read_recording(run)
-    name = application or next(iter(recording.queries))
-    if name not in recording.queries:
-        raise InvalidInput(f"{run}: no query {name!r}; there are {', '.join(recording.queries)}")
-    objective_s = rules.objective_of(name).latency_s
     scenario = calibrate(recording)
+    with_batches = [name for name, query in recording.queries.items() if query.batches]
+    name = application or with_batches[0]
+    if name not in with_batches:
+        raise InvalidInput(f"{run}: no query {name!r} with batches; there are {', '.join(with_batches)}")
+    objective_s = rules.objective_of(name).latency_s
     _print_notes(recording)
     with output.console.status("replaying the recorded load"):
         again, other = replay.as_recorded(scenario, recording, rules), replay.under(scenario, rules)
