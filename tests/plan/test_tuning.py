@@ -26,6 +26,13 @@ def test_slots_that_are_allowed_but_not_there_are_what_it_lacks(slots_now: float
     assert ("more slots would not help" in advice.reason.text) == (slots_now == 4.0)
 
 
+@pytest.mark.parametrize(("percentile", "advised"), [(0.99, ["relax-objective"]), (0.5, [])])
+def test_a_tail_beyond_a_bound_for_the_median_gives_no_advice(percentile: float, advised: list[str]) -> None:
+    pool = ExecutorPool(executors=(), requested=1, slots_per_executor=1)
+    missed = replace(outlook(4.0), objective=Objective(10.0, percentile))
+    assert [one.reason.code for one in _options(missed, pool)] == advised
+
+
 def test_more_tasks_than_partitions_take_a_setting_of_the_job() -> None:
     pool = ExecutorPool(executors=(), requested=1, slots_per_executor=1)
     wide = outlook(4.0, rows_per_s=1500.0)
