@@ -64,6 +64,16 @@ def test_the_row_that_is_deleted_first_counts_for_retention_not_the_oldest_one()
     assert (arrival.expiring_s, arrival.retention_s) == (None, 20.0), "the oldest row itself"
 
 
+def test_rows_that_are_kept_for_ever_do_not_expire_with_those_of_another_topic() -> None:
+    backlog = two_topics()
+    ends = backlog.sources[1].curves
+    backlog.plan([(None, {"orders": {"0": 70, "1": 0}}), (None, {"payments": ends.ends["payments"]})])
+    backlog.sources[0].retention_s, backlog.sources[1].retention_s = {}, {"payments": 20.0}
+    arrival = backlog.arrival()
+    assert arrival is not None
+    assert (arrival.expiring_s, arrival.retention_s) == (None, None)
+
+
 def test_a_batch_has_the_latency_of_the_rows_of_all_sources() -> None:
     before = ({"orders": {"0": 0, "1": 0}}, {"payments": {"0": 0, "1": 0}})
     after = ({"orders": {"0": 100, "1": 0}}, {"payments": {"0": 0, "1": 0}})

@@ -60,7 +60,10 @@ class KafkaBacklog:
         # With different retention times, the oldest row is not always the first to be deleted.
         kept = [(since_s, kept_s) for since_s, kept_s in oldest if kept_s is not None]
         expiring_s, retention_s = min(
-            kept, key=lambda one: (one[0] - time_s) / max(one[1], 1e-3), default=(None, self._shortest_s())
+            kept,
+            key=lambda one: (one[0] - time_s) / max(one[1], 1e-3),
+            # What waits is kept for ever. Without anything that waits, the time says how soon a row would be deleted.
+            default=(None, None if oldest else self._shortest_s()),
         )
         return ArrivalSample(
             time_s=time_s,
