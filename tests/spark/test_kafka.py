@@ -375,3 +375,20 @@ class Feed(threading.Thread):
         self._over.set()
         self.join()
         assert self._producer.flush(120) == 0
+
+
+def test_connections_to_the_broker_end_with_the_query(
+    spark: SparkSession, gate: Gate, address: str, produce: Produce, tmp_path: Path
+) -> None:
+    def clients() -> set[str]:
+        threads = spark.sparkContext._jvm.java.lang.Thread.getAllStackTraces().keySet()  # type: ignore[union-attr]
+        names = {str(thread.getName()) for thread in threads}
+        return {name for name in names if name.startswith("kafka-admin-client-thread")}
+
+    before = clients()
+    produce("ending", 50)
+    query = start(spark, address, "ending", tmp_path / "c")
+    wait_for(lambda: samples(gate, "ending") and samples(gate, "ending")[-1].arrival, "the broker's end offsets")
+    assert len(clients() - before) >= 2, "Spark's and Tidegate's"
+    query.stop()
+    wait_for(lambda: not clients() - before, "the end of all connections")

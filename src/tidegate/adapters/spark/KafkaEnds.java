@@ -40,6 +40,7 @@ public class KafkaEnds implements Runnable, Supplier {
     };
 
     private final Map followed = new HashMap();
+    private final List ended = new ArrayList();
     private final List lines = new ArrayList();
     private boolean running;
 
@@ -72,10 +73,7 @@ public class KafkaEnds implements Runnable, Supplier {
         while (each.hasNext()) {
             Map.Entry entry = (Map.Entry) each.next();
             if (!runs.contains(entry.getKey())) {
-                Iterator sources = ((Map) entry.getValue()).values().iterator();
-                while (sources.hasNext()) {
-                    ((Followed) sources.next()).over = true;
-                }
+                ended.addAll(((Map) entry.getValue()).values()); // closed by the thread, which may be asking now
                 each.remove();
             }
         }
@@ -108,8 +106,11 @@ public class KafkaEnds implements Runnable, Supplier {
     public void run() {
         while (true) {
             List all;
+            List over;
             synchronized (this) {
-                if (followed.isEmpty()) {
+                over = new ArrayList(ended);
+                ended.clear();
+                if (followed.isEmpty() && over.isEmpty()) {
                     running = false;
                     return;
                 }
@@ -118,6 +119,9 @@ public class KafkaEnds implements Runnable, Supplier {
                 while (each.hasNext()) {
                     all.addAll(((Map) each.next()).values());
                 }
+            }
+            for (int at = 0; at < over.size(); at++) {
+                ((Followed) over.get(at)).close();
             }
             for (int at = 0; at < all.size(); at++) {
                 ((Followed) all.get(at)).ask(this);
@@ -135,7 +139,6 @@ public class KafkaEnds implements Runnable, Supplier {
         final String run;
         final Integer place;
         final String group;
-        volatile boolean over;
         volatile Map toCommit;
         private final Object strategy;
         private final Map parameters;
@@ -185,7 +188,10 @@ public class KafkaEnds implements Runnable, Supplier {
                 }
                 partitions = null;
             }
-            if (over && admin != null) {
+        }
+
+        void close() {
+            if (admin != null) {
                 admin.close(java.time.Duration.ZERO);
                 admin = null;
             }
