@@ -48,6 +48,7 @@ class Sessions:
         self._checkpoints = checkpoints
         self._starting = starting
         self._inside = threading.local()
+        self._taking = threading.Lock()
         self.spark: SparkSession | None = None
         self.gate: Gate | None = None
 
@@ -95,14 +96,18 @@ class Sessions:
         if not hasattr(spark, "_jsparkSession"):
             logger.warning(CONNECT)
             return
-        if self.gate is not None and self.gate.running:
-            return
+        if not self._taking.acquire(blocking=False):
+            return  # control that is just beginning makes sessions of its own
         try:
+            if self.gate is not None and self.gate.running:
+                return
             if self._checkpoints is not None:
                 keep_checkpoints(spark, self._checkpoints)
             self.spark, self.gate = spark, self._attach(spark)
         except Exception as error:
             logger.warning("Tidegate is not attached; the script continues: %s", str(error).strip().splitlines()[0])
+        finally:
+            self._taking.release()
 
 
 def keep_checkpoints(spark: SparkSession, folder: Path) -> None:
