@@ -54,7 +54,7 @@ def keeper(manager: Manager) -> ExecutorPoolKeeper:
     made._memory_bytes = 1024**3
     made._sc, made._watcher, made.scalable = None, manager, True  # type: ignore[assignment]
     made._target, made._surplus_since_s, made._leaving = None, None, set()
-    made._retiring, made._emptying, made._rehearsals = set(), Emptying(), None
+    made._retiring, made._emptying, made._rehearsals, made._slots = set(), Emptying(), None, 0
     return made
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 import time
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,9 +15,10 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tidegate.adapters.spark.executors import settle_executors
+from tidegate.adapters.spark.executors import ExecutorPoolKeeper, settle_executors
 from tidegate.adapters.spark.warmup import Rehearsals, _java, warm_settings
 from tidegate.adapters.spark.watcher import Watcher
+from tidegate.domain.policy import Policy
 
 MASTER = {"spark.master": "local-cluster[1,1,512]"}
 
@@ -49,11 +53,30 @@ def test_a_new_executor_rehearses_before_it_gets_tasks(spark: SparkSession) -> N
     new = another(spark)
     wait_for(lambda: _java(spark).rehearsed(new) is not None)
     assert _java(spark).rehearsed(new) == ""
-    assert rehearsals.work
+    assert rehearsals.work({new})
     assert (
         spark.range(0, 100, 1, 8).select(F.udf(str.upper, "string")(F.col("id").cast("string"))).distinct().count()
         == 100
     )
+
+
+def test_executors_rehearse_only_while_tidegate_controls_the_pool(spark: SparkSession) -> None:
+    watcher = Watcher(spark)
+    keeper = ExecutorPoolKeeper(spark.sparkContext, watcher, Policy(), may_act=True, rehearsals=Rehearsals(spark))
+
+    def rehearses() -> bool:
+        new = another(spark)
+        report = _java(spark).rehearsed(new)  # sent before it registers
+        settle_executors(spark, 1)
+        return report is not None
+
+    cold = keeper.sample(watcher.executors())
+    assert not rehearses(), "observing changes nothing"
+    keeper.take_charge()
+    assert rehearses()
+    assert keeper.sample(watcher.executors()).warmup_s < cold.warmup_s
+    keeper.release()
+    assert not rehearses()
 
 
 def test_workers_do_not_search_what_the_daemon_imported_for_garbage(spark: SparkSession) -> None:
@@ -75,7 +98,7 @@ def test_an_executor_whose_rehearsal_fails_starts_cold(spark: SparkSession, capl
     new = another(spark)
     wait_for(lambda: _java(spark).rehearsed(new) is not None)
     assert "no rehearsal today" in _java(spark).rehearsed(new)
-    assert not rehearsals.work
+    assert not rehearsals.work({new})
     assert "new executors start cold" in caplog.text
     assert spark.range(0, 100, 1, 8).count() == 100
 
@@ -91,6 +114,27 @@ def test_plugins_and_jars_of_the_user_are_kept(spark: SparkSession) -> None:
     settings = warm_settings({**MASTER, "spark.plugins": "their.Plugin", "spark.jars": "their.jar"})
     assert settings["spark.plugins"] == "their.Plugin,tidegate.WarmUp"
     assert settings["spark.jars"].startswith("their.jar,")
+
+
+def test_jars_that_spark_submit_resolved_are_kept(tmp_path: Path) -> None:
+    """They are not among the builder's options, and what the builder sets replaces them."""
+    jar = tmp_path / "submitted.jar"
+    zipfile.ZipFile(jar, "w").close()
+    script = """
+from pyspark.sql import SparkSession
+from tidegate.adapters.spark.embedded import prepare_start
+builder = SparkSession.builder.master("local-cluster[1,1,512]")
+prepare_start(builder)
+print("JARS", builder._options["spark.jars"])
+"""
+    environment = {**os.environ, "PYSPARK_SUBMIT_ARGS": f"--jars {jar} pyspark-shell"}
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    line = next((line for line in done.stdout.splitlines() if line.startswith("JARS")), done.stderr[-2000:])
+    first, second = line.removeprefix("JARS ").split(",")
+    assert first.endswith("submitted.jar")
+    assert "warm-up" in second
 
 
 def test_a_local_master_has_nothing_to_warm(spark: SparkSession) -> None:

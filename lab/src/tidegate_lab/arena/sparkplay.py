@@ -21,6 +21,7 @@ from tidegate.adapters.spark.attach import Gate, attach
 from tidegate.adapters.spark.embedded import embedded_session
 from tidegate.adapters.spark.executorquota import executor_quota
 from tidegate.adapters.spark.executors import settle_executors
+from tidegate.adapters.spark.warmup import offer_rehearsal
 from tidegate.control.journal import Entry, read_entries
 from tidegate.domain import Mode, Outcome, ScaleExecutors
 from tidegate.load import Constant, LoadProfile, Timeline
@@ -156,6 +157,7 @@ def cluster(cpus: float | None, start: int, most: int, dynamic: bool = False) ->
         stack.callback(spark.stop)
         if not dynamic:
             settle_executors(spark, start)
+        offer_rehearsal(spark, 1)  # whoever is in control
         yield spark
 
 

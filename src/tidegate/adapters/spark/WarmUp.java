@@ -82,6 +82,11 @@ public class WarmUp implements SparkPlugin {
         rehearsal = new Object[] {copy, Integer.valueOf(slots)};
     }
 
+    /** In the driver: from now on, new executors start without a rehearsal. */
+    public static void withdraw() {
+        rehearsal = new Object[] {};
+    }
+
     public DriverPlugin driverPlugin() {
         return new DriverPlugin() {
             public Map init(SparkContext sc, PluginContext context) {

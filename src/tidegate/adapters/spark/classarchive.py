@@ -35,19 +35,24 @@ def archive_option(java: str, flags: str) -> str:
     """
     if os.environ.get(SWITCH) == "off":
         return ""
-    archive = _folder(java, flags) / "executor.jsa"
     try:
+        archive = _folder(java, flags) / "executor.jsa"
         if not archive.parent.exists():
             _make(archive)
-    except OSError as error:
+    except (OSError, RuntimeError) as error:  # without a home folder, Path.home() raises the latter
         logger.debug("executors start without a class archive: %s", error)
+        return ""
     return f'"-XX:SharedArchiveFile={archive}"' if archive.exists() else ""
+
+
+def kept_folder() -> Path:
+    """Where files are kept that outlive a process: the user's cache."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tidegate"
 
 
 def _folder(java: str, flags: str) -> Path:
     made_for = f"{java} {flags} {pyspark.__version__} {pyspark.__file__}"
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "tidegate" / f"classes-{hashlib.sha256(made_for.encode()).hexdigest()[:12]}"
+    return kept_folder() / f"classes-{hashlib.sha256(made_for.encode()).hexdigest()[:12]}"
 
 
 def _make(archive: Path) -> None:

@@ -24,6 +24,8 @@ ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvi
 JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -Xss4m"
 _SECRET = re.compile(r"(?i)secret|password|token|access[.]?key")
 """Spark's own pattern (`spark.redaction.regex`)."""
+_FETCHED = ("spark.jars", "spark.files", "spark.archives", "spark.submit.pyFiles")
+_REMOTE = re.compile(r"(^|,)\s*(?!file:|local:)[A-Za-z][A-Za-z0-9+.-]*://")
 _ADDRESS = "SPARK_LOCAL_IP"
 _SETTINGS = {
     "spark.driver.extraJavaOptions": JAVA,
@@ -107,15 +109,29 @@ def prepare_start(builder: SparkSession.Builder) -> None:
     """Start the driver's JVM, without secrets, and make new executors start warm.
 
     PySpark puts every setting on the JVM's command line, where anyone on the machine can read it with `ps`. Secrets are
-    passed through py4j later.
+    passed through py4j later, unless Spark needs them to fetch files before that.
     """
     settings = {key: str(value) for key, value in builder._options.items()}
     if "spark.remote" in settings or "SPARK_REMOTE" in os.environ:
         return  # Spark Connect: the driver is in another process
-    harmless = [(key, value) for key, value in settings.items() if not _SECRET.search(key)]
-    SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(harmless))
-    for key, value in warm_settings(settings).items():
+    needed = _fetches_files(settings)
+    passed = [(key, value) for key, value in settings.items() if needed or not _SECRET.search(key)]
+    ours = SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ
+    SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(passed))
+    submitted = dict(SparkConf().getAll())  # with Spark's defaults, and the jars of packages
+    # The JVM that was just started knows these settings and has completed them. Another one does not know them.
+    known = {**settings, **submitted} if ours else {**submitted, **settings}
+    for key, value in warm_settings(known).items():
         builder.config(key, value)
+
+
+def _fetches_files(settings: Mapping[str, str]) -> bool:
+    """Does Spark fetch files while it starts? It may need secrets for that.
+
+    >>> [_fetches_files({"spark.jars": jars}) for jars in ("a.jar,file:///b.jar", "a.jar,s3a://bucket/b.jar")]
+    [False, True]
+    """
+    return any(_REMOTE.search(settings.get(key, "")) for key in _FETCHED)
 
 
 def start_session(builder: SparkSession.Builder) -> SparkSession:

@@ -5,6 +5,7 @@ The keeper requests at once, retires between batches, and repeats until the targ
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import replace
 from typing import Any, Protocol
@@ -30,6 +31,10 @@ from tidegate.domain.policy import Policy
 _GAP_WAIT_S = 0.6
 _POLL_S = 0.01
 _PATIENCE_S = 10.0
+_SETTLE_POLL_S = 0.25
+_STARTING_S, _LATE_S = 60.0, 2.0
+"""How long an embedded cluster may take to start all its executors, and how far apart two of them may register.
+"""
 
 
 class QueriesOnPool(Protocol):
@@ -71,6 +76,8 @@ class ExecutorPoolKeeper:
         self._memory_bytes = memory_bytes(sc)
         self._taken_over = False
         self._rehearsals = rehearsals
+        self._slots = 0
+        """Of the largest executor that has registered."""
         if may_act and dynamic_allocation(sc) and policy.dynamic_allocation == "refuse":
             raise InvalidInput(
                 "Spark's dynamic allocation controls the executors of this job; disable it "
@@ -84,13 +91,11 @@ class ExecutorPoolKeeper:
         return Capability("executors", True, f"requested from {self._sc.master}, retired between batches")
 
     def sample(self, registered: tuple[ExecutorSample, ...]) -> ExecutorPool:
-        slots = max((executor.slots for executor in registered), default=1)
+        self._slots = max((executor.slots for executor in registered), default=self._slots)
         requested = self._target if self._target is not None else len(registered)
-        pool = ExecutorPool(self.marked(registered), requested, slots, self.scalable, self._memory_bytes)
-        if self._rehearsals is None:
-            return pool
-        self._rehearsals.offer_once(slots)
-        return replace(pool, warmup_s=REHEARSAL_S) if self._rehearsals.work else pool
+        pool = ExecutorPool(self.marked(registered), requested, max(1, self._slots), self.scalable, self._memory_bytes)
+        warm = self._rehearsals is not None and self._rehearsals.work({executor.id for executor in registered})
+        return replace(pool, warmup_s=REHEARSAL_S) if warm else pool
 
     def marked(self, registered: tuple[ExecutorSample, ...]) -> tuple[ExecutorSample, ...]:
         """These executors, with those being retired marked."""
@@ -98,13 +103,17 @@ class ExecutorPoolKeeper:
         return tuple(replace(one, retiring=True) if one.id in going else one for one in registered)
 
     def take_charge(self) -> None:
-        """From now on we control the pool, and Spark's dynamic allocation is suspended."""
+        """From now on we control the pool: Spark's dynamic allocation is suspended, and new executors rehearse."""
+        if self._rehearsals is not None and self._slots:
+            self._rehearsals.offer_once(self._slots)
         if not self._taken_over and dynamic_allocation(self._sc):
             stop_dynamic_allocation(self._sc)
             self._taken_over = True
 
     def release(self) -> None:
         """Restore the original state, except that the executors stay."""
+        if self._rehearsals is not None:
+            self._rehearsals.withdraw()
         if self._taken_over:
             self._taken_over = False
             start_dynamic_allocation(self._sc)
@@ -181,7 +190,8 @@ def _gap(batches: QueriesOnPool) -> bool:
 
 
 def settle_executors(spark: SparkSession, target: int, limit_s: float = 180.0) -> None:
-    """Wait until exactly `target` executors are registered. Standalone first starts as many as it can.
+    """Wait until exactly `target` executors are registered. Standalone first starts as many as it can, and some of
+    them may register a little later than the others.
 
     On a slow machine a killed executor stays registered for seconds. It must not be counted as one that stays: the
     others would be killed as surplus, and new ones would be started for them, for ever.
@@ -190,8 +200,14 @@ def settle_executors(spark: SparkSession, target: int, limit_s: float = 180.0) -
     request_executors(sc, target)
     leaving: set[str] = set()
     deadline_s = time.monotonic() + limit_s
-    while len(registered := watcher.executors()) != target:
-        if time.monotonic() > deadline_s:
+    steady_s = _LATE_S if _just_started(sc) and _embedded_executors(sc) > target else 0.0
+    settled_s: float | None = None
+    while True:
+        registered, now_s = watcher.executors(), time.monotonic()
+        settled_s = (settled_s or now_s) if len(registered) == target else None
+        if settled_s is not None and now_s - settled_s >= steady_s:
+            return
+        if now_s > deadline_s:
             raise EnvironmentUnfit(
                 f"requested {target} executors, but {len(registered)} are registered after {limit_s:.0f} s"
             )
@@ -200,7 +216,22 @@ def settle_executors(spark: SparkSession, target: int, limit_s: float = 180.0) -
             surplus = [executor.id for executor in retirees(staying, len(staying) - target)]
             retire_executors(sc, surplus, target)
             leaving.update(surplus)
-        time.sleep(0.5)
+        time.sleep(_SETTLE_POLL_S)
+
+
+def _just_started(sc: SparkContext) -> bool:
+    return bool(time.time() - _scala_context(sc).startTime() / 1000 < _STARTING_S)
+
+
+def _embedded_executors(sc: SparkContext) -> int:
+    """How many executors an embedded cluster starts by itself; 0 for others.
+
+    >>> from types import SimpleNamespace
+    >>> [_embedded_executors(SimpleNamespace(master=name)) for name in ("local-cluster[3,2,1024]", "yarn")]
+    [3, 0]
+    """
+    found = re.match(r"local-cluster\[\s*(\d+)", sc.master or "")
+    return int(found[1]) if found else 0
 
 
 def request_executors(sc: SparkContext, target: int) -> bool:

@@ -2,15 +2,15 @@
 
 A cold executor makes the batch in which it joins slower, not faster: it loads classes, compiles, and starts Python
 workers while that batch waits for its tasks. The plugin has to be set before Spark starts, so this is done where
-Tidegate starts Spark. The rehearsal is offered when control begins; the first executors start without it.
+Tidegate starts Spark. The rehearsal is offered while Tidegate controls the pool; the first executors start without it.
 """
 
 from __future__ import annotations
 
-import atexit
+import hashlib
+import io
 import logging
-import shutil
-import tempfile
+import os
 import zipfile
 from collections.abc import Mapping
 from functools import cache
@@ -21,6 +21,7 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tidegate.adapters.spark.classarchive import kept_folder
 from tidegate.adapters.spark.janino import bytecodes
 
 logger = logging.getLogger("tidegate")
@@ -58,6 +59,7 @@ class Rehearsals:
         self._spark = spark
         self._offered = False
         self._work = False
+        self._asked_about: set[str] = set()
 
     def offer_once(self, slots: int) -> None:
         """From now on, new executors rehearse on all slots before they get tasks."""
@@ -70,13 +72,20 @@ class Rehearsals:
                     "new executors start cold: %s", next(iter(str(error).splitlines()), type(error).__name__)
                 )
 
-    @property
-    def work(self) -> bool:
-        """Has a rehearsal been offered, and has none failed?"""
-        if self._work and (trouble := str(_java(self._spark).trouble())):
-            self._work = False
-            logger.warning("new executors start cold: %s", trouble)
+    def work(self, executors: set[str]) -> bool:
+        """Has a rehearsal been offered, and has none of these executors failed it?"""
+        if self._work and not executors <= self._asked_about:  # they report before they register
+            self._asked_about |= executors
+            if trouble := str(_java(self._spark).trouble()):
+                self._work = False
+                logger.warning("new executors start cold: %s", trouble)
         return self._work
+
+    def withdraw(self) -> None:
+        """From now on, new executors start as they would without control."""
+        if self._work:
+            _java(self._spark).withdraw()
+        self._offered = self._work = False
 
 
 def offer_rehearsal(spark: SparkSession, slots: int) -> bool:
@@ -103,13 +112,21 @@ def _java(spark: SparkSession) -> Any:
 
 @cache
 def _jar(gateway: Any) -> Path:
-    """The plugin's classes as a file for the executors. The driver's class loader knows it from now on."""
-    folder = Path(tempfile.mkdtemp(prefix="tidegate-warm-up-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    jar = folder / "tidegate-warm-up.jar"
-    with zipfile.ZipFile(jar, "w") as archive:
-        for name, code in bytecodes(gateway, "WarmUp").items():
-            archive.writestr(f"{name.replace('.', '/')}.class", code)
+    """The plugin's classes as a file for the executors. The driver's class loader knows it from now on.
+
+    It must be there as long as the job: an executor that cannot fetch it does not start. So it is not a temporary file.
+    """
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name, code in sorted(bytecodes(gateway, "WarmUp").items()):
+            archive.writestr(zipfile.ZipInfo(f"{name.replace('.', '/')}.class"), code)
+    content = packed.getvalue()
+    jar = kept_folder() / f"warm-up-{hashlib.sha256(content).hexdigest()[:12]}.jar"
+    if not jar.exists():
+        jar.parent.mkdir(parents=True, exist_ok=True)
+        draft = jar.with_suffix(f".{os.getpid()}")
+        draft.write_bytes(content)
+        draft.replace(jar)
     gateway.jvm.java.lang.Thread.currentThread().getContextClassLoader().addURL(
         gateway.jvm.java.io.File(str(jar)).toURI().toURL()
     )
