@@ -115,7 +115,8 @@ class Advice:
 class Prediction:
     """What the model predicts for an application, given the configuration after the decision.
 
-    It covers the rows that wait now or arrive until `due_s`, each followed to its commit.
+    It covers the rows that wait now or arrive until `due_s`, each followed to its commit. If it is about a changed
+    interval, it leaves out the rows that wait now.
     """
 
     application: str

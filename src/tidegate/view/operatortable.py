@@ -38,10 +38,10 @@ def render_operators(metrics: ApplicationMetrics, profiles: Sequence[OperatorPro
     load, rows, costs = _table(_LOAD), _table(_ROWS), _table(_COSTS)
     for operator in metrics.operators:
         time = bottleneck_time(operator, slots)
-        load.add_row(*_load_cells(operator, time, worst), style=marked(operator.name))
-        rows.add_row(*_row_cells(operator), style=marked(operator.name))
+        load.add_row(*map(Text, _load_cells(operator, time, worst)), style=marked(operator.name))
+        rows.add_row(*map(Text, _row_cells(operator)), style=marked(operator.name))
     for profile in profiles:
-        costs.add_row(*_cost_cells(profile), style=marked(profile.name))
+        costs.add_row(*map(Text, _cost_cells(profile)), style=marked(profile.name))
     driver = metrics.driver
     latency = seconds(metrics.process_latency_s), seconds(metrics.process_latency_p99_s)
     lines = (
@@ -70,7 +70,8 @@ def render_migration(table: MigrationTable, only: Iterable[str] | None = None) -
     for move, hosts, ports in zip(table.moves, table.hosts, table.ports, strict=True):
         instance = move.instance
         if wanted is None or instance.application in wanted:
-            shown.add_row(instance.application, instance.operator, str(instance.task), _pair(hosts), _pair(ports))
+            cells = (instance.application, instance.operator, str(instance.task), _pair(hosts), _pair(ports))
+            shown.add_row(*map(Text, cells))
     return shown
 
 

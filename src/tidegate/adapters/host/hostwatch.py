@@ -106,7 +106,6 @@ class HostWatch:
         self._works_here = works_here
         self._times: CpuTimes | None = None
         self._pressure = PressureProbe()
-        self._works_here = works_here
         self._probe: Probe = choose_probe() if works_here else NoProbe()
 
     def sample(self) -> HostSample:

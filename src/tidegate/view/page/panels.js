@@ -222,13 +222,15 @@ export function drawNotes(notes) {
   fill(bodyOf("notes"), el("div", { class: "list" }, [...notes].reverse().map((note) => el("div", {}, el("time", {}, clock(note.time_s)), el("b", {}, note.event), note.text))));
 }
 
+const JUDGED_WITHIN_S = 300; // after it is due: its rows have to be committed
+
 export function drawDetail(detail, last) {
   const decision = detail.decision, answers = detail.receipt ? detail.receipt.actions : [];
   const section = (name, ...children) => children.flat().length ? [el("h3", {}, name), ...children] : [];
   const list = (lines) => lines.length ? [el("ul", {}, lines.map((line) => el("li", {}, line)))] : [];
   const rows = decision.predictions.map((one) => {
     const came = detail.outcomes.find(({ prediction }) => prediction.application === one.application && (prediction.interval_s ?? null) === (one.interval_s ?? null));
-    return [one.application, seconds(one.p99_s), came ? seconds(came.p99_s) : one.due_s > last ? "not due yet" : "not compared", percent(one.late_share), came ? percent(came.late_share) : "", clock(one.due_s)];
+    return [one.application, seconds(one.p99_s), came ? seconds(came.p99_s) : one.due_s > last ? "not due yet" : one.due_s + JUDGED_WITHIN_S > last ? "not compared yet" : "not compared", percent(one.late_share), came ? percent(came.late_share) : "", clock(one.due_s)];
   });
   fill(document.querySelector("#detail .content"),
     el("h2", {}, decision.action_texts.length ? decision.action_texts.join(", ") : "Held"),
