@@ -154,8 +154,12 @@ def main() -> None:
     parser.add_argument("--part", choices=PARTS, help="play only this part")
     parser.add_argument("--only", default="", help="play only loads with this word in their name")
     given = parser.parse_args()
-    parts = [given.part] if given.part else PARTS
-    tasks = [(part, load) for part in parts for load in loads_of(part) if given.only.lower() in load.name.lower()]
+    tasks = [
+        (part, load)
+        for part in ([given.part] if given.part else PARTS)
+        for load in loads_of(part)
+        if given.only.lower() in load.name.lower()
+    ]
     if not tasks:
         parser.error(f"no load has {given.only!r} in its name")
     tasks.sort(key=lambda task: -task[1].duration_s)
@@ -165,7 +169,8 @@ def main() -> None:
             rows.append(row)
             print(f"{len(rows)} of {len(tasks)}: {row['load']}", file=sys.stderr)
     rows.sort(key=lambda row: (PARTS.index(row["part"]), row["load"]))
-    found = {part: summary([row for row in rows if row["part"] == part]) for part in parts}
+    by_part = {part: [row for row in rows if row["part"] == part] for part in PARTS}
+    found = {part: summary(played) for part, played in by_part.items() if played}
     print(json.dumps({"runs": rows, "summary": found}, indent=2))
 
 
