@@ -65,8 +65,9 @@ def test_executors_rehearse_only_while_tidegate_controls_the_pool(spark: SparkSe
     keeper = ExecutorPoolKeeper(spark.sparkContext, watcher, Policy(), may_act=True, rehearsals=Rehearsals(spark))
 
     def rehearses() -> bool:
-        new = another(spark)
-        report = _java(spark).rehearsed(new)  # sent before it registers
+        new, deadline_s = another(spark), time.monotonic() + 3.0
+        while (report := _java(spark).rehearsed(new)) is None and time.monotonic() < deadline_s:
+            time.sleep(0.1)  # it is sent before the executor registers, and may arrive a moment later
         settle_executors(spark, 1)
         return report is not None
 

@@ -29,6 +29,8 @@ logger = logging.getLogger("tidegate")
 _PLUGIN = "tidegate.WarmUp"
 _PLUGINS, _JARS, _MASTER = "spark.plugins", "spark.jars", "spark.master"
 _ROWS = 256
+_ASKS = 5
+"""Number of steps at which to ask after executors have joined. Their reports may arrive a moment after them."""
 REHEARSAL_S = 3.0
 """How long an executor rehearses after it has registered."""
 
@@ -57,35 +59,41 @@ class Rehearsals:
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
+        self._tried = False
         self._offered = False
-        self._work = False
-        self._asked_about: set[str] = set()
+        self._failed = False
+        self._seen: set[str] = set()
+        self._asks = 0
+        """How many more times to ask for failures."""
 
     def offer_once(self, slots: int) -> None:
         """From now on, new executors rehearse on all slots before they get tasks."""
-        if not self._offered:
-            self._offered = True
+        if not self._tried:
+            self._tried = True
             try:
-                self._work = offer_rehearsal(self._spark, slots)
+                self._offered = offer_rehearsal(self._spark, slots)
             except Exception as error:  # py4j and pyspark raise several types
                 logger.warning(
                     "new executors start cold: %s", next(iter(str(error).splitlines()), type(error).__name__)
                 )
 
     def work(self, executors: set[str]) -> bool:
-        """Has a rehearsal been offered, and has none of these executors failed it?"""
-        if self._work and not executors <= self._asked_about:  # they report before they register
-            self._asked_about |= executors
+        """Has a rehearsal been offered, and has none failed? `executors` are those that are registered."""
+        if executors - self._seen:
+            self._asks = _ASKS
+        self._seen = executors
+        if self._offered and not self._failed and self._asks:
+            self._asks -= 1
             if trouble := str(_java(self._spark).trouble()):
-                self._work = False
+                self._failed = True
                 logger.warning("new executors start cold: %s", trouble)
-        return self._work
+        return self._offered and not self._failed
 
     def withdraw(self) -> None:
         """From now on, new executors start as they would without control."""
-        if self._work:
+        if self._offered:
             _java(self._spark).withdraw()
-        self._offered = self._work = False
+        self._tried = self._offered = False
 
 
 def offer_rehearsal(spark: SparkSession, slots: int) -> bool:
