@@ -101,7 +101,7 @@ def test_a_query_gets_the_pool_of_its_class_only_if_classes_may_share_the_slots(
     policy = {
         "mode": "apply",
         "classes": {"gold": {"latency_s": 60, "weight": 2}, "bulk": {"latency_s": 60, "weight": 1}},
-        "applications": {"orders": {"class": "gold"}},
+        "applications": {"orders": {"class": "gold"}, "reports": {"class": "bulk"}},
         "knobs": knobs,
         "journal": {"path": str(tmp_path / "pools.db")},
     }

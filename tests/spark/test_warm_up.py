@@ -27,6 +27,7 @@ MASTER = {"spark.master": "local-cluster[1,1,512]"}
 def _one_executor(spark: SparkSession) -> Iterator[None]:
     settle_executors(spark, 1)
     yield
+    _java(spark).withdraw()
     settle_executors(spark, 1)
 
 

@@ -82,9 +82,10 @@ public class WarmUp implements SparkPlugin {
         rehearsal = new Object[] {copy, Integer.valueOf(slots)};
     }
 
-    /** In the driver: from now on, new executors start without a rehearsal. */
+    /** In the driver: from now on, new executors start without a rehearsal. How earlier ones went is forgotten. */
     public static void withdraw() {
         rehearsal = new Object[] {};
+        REHEARSED.clear();
     }
 
     public DriverPlugin driverPlugin() {
