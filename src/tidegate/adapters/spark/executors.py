@@ -33,8 +33,7 @@ _POLL_S = 0.01
 _PATIENCE_S = 10.0
 _SETTLE_POLL_S = 0.25
 _STARTING_S, _LATE_S = 60.0, 2.0
-"""How long an embedded cluster may take to start all its executors, and how far apart two of them may register.
-"""
+"""How long an embedded cluster takes to start its executors at most, and how far apart they may register."""
 
 
 class QueriesOnPool(Protocol):
@@ -112,13 +111,13 @@ class ExecutorPoolKeeper:
 
     def release(self) -> None:
         """Restore the original state, except that the executors stay."""
-        if self._rehearsals is not None:
-            self._rehearsals.withdraw()
         if self._taken_over:
             self._taken_over = False
             start_dynamic_allocation(self._sc)
         self._target = None
         self._retiring.clear()
+        if self._rehearsals is not None:
+            self._rehearsals.withdraw()
 
     def converge(self, target: int, batches: QueriesOnPool) -> ActionReceipt | None:
         """Drive the pool to the target; None if it is already reached."""
