@@ -7,6 +7,7 @@ import pytest
 
 from tidegate.control.policyfile import PolicyFile
 from tidegate.domain import InvalidInput, Mode, PolicyInvalid
+from tidegate.domain.policy import Policy
 
 
 class Watched:
@@ -50,6 +51,22 @@ def test_a_half_written_file_is_no_shorter_policy(watched: Watched) -> None:
     assert watched.settle() == [None, Mode.RECOMMEND, None]
     assert watched.file.policy.executors.max == 6
     assert not watched.reports
+
+
+def test_what_a_command_overrides_stays_overridden(tmp_path: Path) -> None:
+    path, reports = tmp_path / "policy.yaml", list[str]()
+    path.write_text("mode: apply\nexecutors: {max: 4}\n")
+
+    def adjusted(policy: Policy) -> Policy:
+        journal = policy.journal.model_copy(update={"path": "out/tidegate.db"})
+        return policy.model_copy(update={"mode": Mode.RECOMMEND, "journal": journal})
+
+    file = PolicyFile(path, reports.append, adjusted)
+    assert file.policy.mode is Mode.RECOMMEND
+    path.write_text("mode: apply\nexecutors: {max: 6}\n")
+    (changed,) = [found for found in (file.poll(), file.poll(), file.poll()) if found]
+    assert (changed.executors.max, changed.mode, changed.journal.path) == (6, Mode.RECOMMEND, "out/tidegate.db")
+    assert not reports
 
 
 def test_a_file_that_is_replaced_in_one_go(watched: Watched, tmp_path: Path) -> None:

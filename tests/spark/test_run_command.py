@@ -154,6 +154,32 @@ def test_a_file_with_main_ends_when_its_time_is_up(tmp_path: Path, wait: str) ->
         assert numbers(offsets) == numbers(commits) != set(), "the batch that ran was finished"
 
 
+REREAD = """
+import pathlib
+import time
+
+
+def main(spark, gate):
+    before = gate.controller.policy
+    pathlib.Path(POLICY).write_text("mode: apply\\nobjective: {latency_s: 7}\\n")
+    deadline_s = time.monotonic() + 120
+    while gate.controller.policy.objective.latency_s != 7:
+        assert time.monotonic() < deadline_s, "the policy was not read again"
+        time.sleep(0.2)
+    assert gate.controller.policy.mode == before.mode == "recommend", "the command's option still counts"
+"""
+
+
+def test_the_policy_is_read_again_when_it_changes(tmp_path: Path) -> None:
+    app, policy = tmp_path / "waits.py", tmp_path / "policy.yaml"
+    policy.write_text("mode: apply\nobjective: {latency_s: 9}\n")
+    app.write_text(REREAD.replace("POLICY", repr(str(policy))))
+    options = ("--master", "local[1]", "--policy", str(policy), "--mode", "recommend")
+    done = run(app, tmp_path / "out", *options)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "cannot change while Tidegate runs" not in done.stderr
+
+
 def test_ctrl_c_in_the_middle_of_a_batch_ends_cleanly(tmp_path: Path) -> None:
     app, out = tmp_path / "plain.py", tmp_path / "out"
     app.write_text(SCRIPT)

@@ -21,7 +21,7 @@ import typer
 from tidegate import extensions
 from tidegate.cli import output
 from tidegate.control.journal import read_entries
-from tidegate.control.policyfile import load_policy
+from tidegate.control.policyfile import PolicyFile
 from tidegate.domain import EnvironmentUnfit, InvalidInput, Mode
 from tidegate.domain.policy import Policy
 
@@ -59,13 +59,13 @@ def run(
 
     Example: tidegate run --policy policy.yaml -- job.py --date 2024-07-01
     """
-    chosen = load_policy(policy)
-    if mode is not None:
-        chosen = chosen.model_copy(update={"mode": mode})
     folder = out or Path("out") / app.stem
-    if chosen.journal.path is None:
-        journal = chosen.journal.model_copy(update={"path": str(folder / "tidegate.db")})
-        chosen = chosen.model_copy(update={"journal": journal})
+
+    def adjusted(stated: Policy) -> Policy:
+        journal = stated.journal.model_copy(update={"path": stated.journal.path or str(folder / "tidegate.db")})
+        return stated.model_copy(update={"journal": journal, "mode": mode or stated.mode})
+
+    chosen = adjusted(Policy()) if policy is None else PolicyFile(policy, adjusted=adjusted)
     is_script = takes_no_session(app)
     module = None if is_script else load_app(app)
     if module is not None and arguments:
@@ -91,13 +91,17 @@ class _Run:
     """One run of a job, from the start of Spark to the report."""
 
     app: Path
-    policy: Policy
+    rules: Policy | PolicyFile
     folder: Path
     checkpoints: Path
     controller: str | None
     duration: float | None
     ending: Ending
     gates: list[Gate] = field(default_factory=list)
+
+    @property
+    def policy(self) -> Policy:
+        return self.rules if isinstance(self.rules, Policy) else self.rules.policy
 
     @property
     def log(self) -> Path:
@@ -153,7 +157,7 @@ class _Run:
 
         if (spark.sparkContext.master or "").startswith("local-cluster"):  # it starts all its executors at first
             request_executors(spark.sparkContext, self.policy.executors.min)
-        gate = attach(spark, self.policy, controller=self.controller, checkpoints=self.checkpoints)
+        gate = attach(spark, self.rules, controller=self.controller, checkpoints=self.checkpoints)
         self.gates.append(gate)
         self.ending.spark, self.ending.gate = spark, gate
         self.ending.listen()

@@ -40,11 +40,18 @@ class PolicyFile:
     and the problem is reported once.
     """
 
-    def __init__(self, path: str | Path, report: Callable[[str], None] = logger.warning) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        report: Callable[[str], None] = logger.warning,
+        adjusted: Callable[[Policy], Policy] = lambda policy: policy,
+    ) -> None:
+        """`adjusted` is applied to what the file says, each time it is read."""
         self.path = Path(path)
         self._report = report
+        self._adjusted = adjusted
         text = read_text(path)
-        self.policy = parse_model(text, Policy, str(path))
+        self.policy = adjusted(parse_model(text, Policy, str(path)))
         """The policy in force."""
         self._taken = _digest(text)
         self._pending: str | None = None
@@ -80,7 +87,7 @@ class PolicyFile:
 
     def _take_up(self, text: str) -> Policy | None:
         try:
-            wanted = parse_model(text, Policy, str(self.path))
+            wanted = self._adjusted(parse_model(text, Policy, str(self.path)))
         except PolicyInvalid as error:
             for line in str(error).splitlines():
                 self._report(f"{line} (the current policy stays in force)")

@@ -1,7 +1,8 @@
 """Me-Stream on Spark: WordCount as declared, one task per operator, then the same after self-adjustment, in one run.
 
 The load is constant and the default can sustain it. Tidegate only observes while the default is measured. Then it may
-act, and the query is measured again when Tidegate has nothing left to do. Executors, slots and load do not change.
+act, and the query is measured again when Tidegate has nothing left to do. Executors, slots and load do not change. The
+query has Spark's default trigger: a batch starts as soon as the last one has ended. Storm has no interval either.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Plan:
 
     rate: float = 155.0
     cost_s: float = 0.0055
-    objective_s: float = 4.0
+    objective_s: float = 2.0
     settle_limit_s: float = 200.0
     measure_s: float = 60.0
     adjust_limit_s: float = 180.0
@@ -102,7 +103,14 @@ def run(plan: Plan, out: Path, told: Told) -> Run:
             start_ms = int(time.time() * 1000)
             start_s = start_ms / 1000
             job = SplitCount(
-                Constant(rate=plan.rate), None, start_ms, plan.cost_s, source_tasks=3, lookup_tasks=1, count_tasks=1
+                load=Constant(rate=plan.rate),
+                rows=None,
+                start_ms=start_ms,
+                lookup_s=plan.cost_s,
+                source_tasks=3,
+                lookup_tasks=1,
+                count_tasks=1,
+                trigger_s=0.0,
             )
             query = gate.start(APPLICATION, job.build, checkpoint=checkpoint)
             told("default: settling", plan.settle_limit_s)

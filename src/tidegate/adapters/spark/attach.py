@@ -49,7 +49,7 @@ _END_WAIT_S = 10.0
 
 def attach(
     spark: SparkSession,
-    policy: Policy | Mapping[str, Any] | str | Path | None = None,
+    policy: Policy | PolicyFile | Mapping[str, Any] | str | Path | None = None,
     *,
     mode: Mode | str | None = None,
     controller: str | None = None,
@@ -294,16 +294,17 @@ def _register_source(spark: SparkSession) -> None:
         logger.info('format("tidegate") is not available in this session: %s', str(error).splitlines()[0])
 
 
-def _policy(given: Policy | Mapping[str, Any] | str | Path | None) -> tuple[Policy, PolicyFile | None]:
+def _policy(given: Policy | PolicyFile | Mapping[str, Any] | str | Path | None) -> tuple[Policy, PolicyFile | None]:
     """The policy, and the file that it was read from. YAML is loaded only where there is something to read."""
     if given is None or isinstance(given, Policy):
         return given or Policy(), None
     from tidegate.control.policyfile import PolicyFile, policy_from
 
-    if not isinstance(given, str | Path):
-        return policy_from(given), None
-    file = PolicyFile(given)
-    return file.policy, file
+    if isinstance(given, str | Path):
+        given = PolicyFile(given)
+    if isinstance(given, PolicyFile):
+        return given.policy, given
+    return policy_from(given), None
 
 
 def _changed(file: PolicyFile | None, mode: Mode | str | None) -> Policy | None:
