@@ -63,16 +63,18 @@ def draw(done: Run, out: Path) -> list[Path]:
 def _operators(axis: Any, done: Run, batches: list[BatchSample]) -> None:
     """A mean batch of each stage, operator by operator."""
     colours = ("#b8c4cc", "#1f6f8b", "#d08c3f", "#7a5c8e")
-    for row, stage in enumerate((done.adjusted_s, done.default_s)):
+    tasks: dict[str, list[int]] = {}
+    bars: dict[str, Any] = {}
+    for row, stage in ((1, done.default_s), (0, done.adjusted_s)):
         inside = [batch for batch in batches if stage[0] <= batch.committed_s - done.start_s <= stage[1]]
         left = 0.0
         for index, operator in enumerate(inside[-1].operators):
             mean_s = float(np.mean([batch.operators[index].execute_latency_s or 0.0 for batch in inside]))
-            axis.barh(row, 1e3 * mean_s, left=1e3 * left, color=colours[index % len(colours)])
-            if mean_s > 0:
-                text = f"{operator.name} × {operator.parallelism}"
-                axis.annotate(text, (1e3 * (left + mean_s / 2), row + 0.42), ha="center", fontsize=7)
+            bar = axis.barh(row, 1e3 * mean_s, left=1e3 * left, color=colours[index % len(colours)])
+            bars[operator.name] = bar
+            tasks.setdefault(operator.name, []).append(operator.parallelism)
             left += mean_s
+    texts = [f"{name}: {' → '.join(map(str, dict.fromkeys(counts)))} tasks" for name, counts in tasks.items()]
+    axis.legend(list(bars.values()), texts, fontsize=8, frameon=False, loc="lower right")
     axis.set_yticks([0, 1], ["adjusted", "default"])
-    axis.set_ylim(-0.5, 1.7)
-    axis.set_xlabel("execute latency of a mean batch by operator × tasks, ms")
+    axis.set_xlabel("execute latency of a mean batch by operator, ms")
