@@ -46,7 +46,6 @@ from tidegate.domain import (
     Action,
     Decision,
     InvalidInput,
-    NotSupported,
     Outcome,
     Receipt,
     SetAdmission,
@@ -292,14 +291,6 @@ def row_cost(gate: Gate, name: str) -> float:
 def test_attaching_twice_is_refused(spark: SparkSession, gate: Gate) -> None:
     with pytest.raises(InvalidInput, match="already attached to this Spark context"):
         attach(spark)
-
-
-def test_a_connect_session_is_not_supported() -> None:
-    class RemoteSession:
-        """Stands for a Spark Connect session: a client without a JVM of its own."""
-
-    with pytest.raises(NotSupported, match="Spark Connect"):
-        attach(RemoteSession())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("mode", ["sometimes", ""])

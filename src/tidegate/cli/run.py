@@ -155,7 +155,8 @@ class _Run:
         from tidegate.adapters.spark.attach import attach
         from tidegate.adapters.spark.executors import request_executors
 
-        if (spark.sparkContext.master or "").startswith("local-cluster"):  # it starts all its executors at first
+        classic = hasattr(spark, "_jsparkSession")  # else a client of Spark Connect
+        if classic and (spark.sparkContext.master or "").startswith("local-cluster"):  # starts all its executors
             request_executors(spark.sparkContext, self.policy.executors.min)
         gate = attach(spark, self.rules, controller=self.controller, checkpoints=self.checkpoints)
         self.gates.append(gate)
@@ -163,7 +164,7 @@ class _Run:
         self.ending.listen()
         if self.duration is not None:
             self.ending.after(self.duration)
-        output.console.print(f"attached in mode {self.policy.mode}; journal: {gate.journal.path}")
+        output.console.print(f"attached in mode {gate.policy.mode}; journal: {gate.journal.path}")
         return gate
 
     @contextlib.contextmanager
@@ -190,7 +191,7 @@ class _Run:
             gate.settle(5.0)
             gate.stop()
         spark = self.ending.spark
-        if spark is not None and spark.sparkContext._jsc is not None:
+        if spark is not None and (not hasattr(spark, "_jsparkSession") or spark.sparkContext._jsc is not None):
             spark.stop()
 
     def failed(self, error: Exception) -> None:

@@ -30,7 +30,7 @@ from tidegate.control.journal import SqliteJournal
 from tidegate.control.knowledge import Knowledge
 from tidegate.control.recording import RecordingJournal
 from tidegate.control.runner import KNOWLEDGE, Runner
-from tidegate.domain import InvalidInput, Mode, NotSupported, TidegateError
+from tidegate.domain import InvalidInput, Mode, TidegateError
 from tidegate.domain.capability import Capability
 from tidegate.domain.policy import Policy
 from tidegate.domain.rules import ConsoleRule
@@ -62,15 +62,16 @@ def attach(
     overrides the policy's mode. `controller` names a plugged-in controller to use instead of Tidegate's. `proposers`
     selects proposers of Tidegate's controller, for example `["pool"]`; the default is all of them. `checkpoints` is the
     folder for checkpoints of queries started through `gate.start` without one.
+
+    In a Spark Connect session Tidegate observes the client's queries and recommends; it cannot act.
     """
-    if not hasattr(spark, "_jsparkSession"):
-        raise NotSupported(
-            "tidegate.attach needs a classic SparkSession; a Spark Connect session has no driver to attach to: "
-            "call attach in the driver itself"
-        )
     chosen, file = _policy(policy)
     if mode is not None:
         chosen = chosen.model_copy(update={"mode": _mode(mode)})
+    if not hasattr(spark, "_jsparkSession"):
+        from tidegate.adapters.spark.connectgate import attach_to_client
+
+        return attach_to_client(spark, chosen, controller, lambda: _changed(file, mode), proposers)
     application_id = spark.sparkContext.applicationId
     if application_id in _attached and _attached[application_id].running:
         raise InvalidInput("Tidegate is already attached to this Spark context; stop that gate first: gate.stop()")
@@ -101,12 +102,7 @@ class Gate:
         self.failure: BaseException | None = None
         """The error that ended control, if any."""
         # The cluster comes first: it limits the first batch of a query that was started a moment ago.
-        self.cluster = SparkCluster(
-            spark,
-            policy,
-            note=lambda event, text: self.journal.note(time.time(), event, text),
-            bound_first_batches=controller is None,
-        )
+        self.cluster = self._connect(policy, own_controller=controller is None)
         self._clock = WallClock()
         try:
             self._prepare(reload, controller, proposers)
@@ -126,17 +122,42 @@ class Gate:
                 logger.warning("the console did not start: %s", error)
                 self.journal.note(time.time(), "console-failed", str(error))
 
+    def _connect(self, policy: Policy, own_controller: bool) -> SparkCluster:
+        """What is observed and controlled."""
+        return SparkCluster(
+            self._spark,
+            policy,
+            note=lambda event, text: self.journal.note(time.time(), event, text),
+            bound_first_batches=own_controller,
+        )
+
+    @property
+    def _application(self) -> str:
+        """The name of the Spark application."""
+        return self._spark.sparkContext.appName or ""
+
+    def _register_source(self) -> None:
+        """Register `format("tidegate")` if this Spark supports it. Jobs that do not use it do not need it."""
+        if not has_gated_source():
+            return
+        from tidegate.adapters.spark.source import TidegateSource
+
+        try:
+            self._spark.dataSource.register(TidegateSource)
+        except AnalysisException as error:  # already registered in another session
+            logger.info('format("tidegate") is not available in this session: %s', str(error).splitlines()[0])
+
     def _prepare(
         self, reload: Callable[[], Policy | None], controller: str | None, proposers: Collection[str] | None
     ) -> None:
         """Open the journal and restore what was learned before."""
         policy, rule = self.policy, self.policy.journal
-        path = rule.path or f"tidegate-{_file_name(self._spark.sparkContext.appName or 'job')}.db"
+        path = rule.path or f"tidegate-{_file_name(self._application or 'job')}.db"
         self.journal = SqliteJournal(path, rule.keep_days, rule.max_megabytes)
         # Tied to the process, not to this object, because queries may outlive their control.
         self._folder = Path(tempfile.mkdtemp(prefix="tidegate-"))
         atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
-        _register_source(self._spark)
+        self._register_source()
         saved = self.journal.load_blob(KNOWLEDGE)
         self.controller = Controller(
             policy,
@@ -280,18 +301,6 @@ class Gate:
         except Exception as error:
             logger.warning("control did not end cleanly: %s", str(error).splitlines()[0])
         self.journal.close()  # leaves one complete file; a later note reopens it
-
-
-def _register_source(spark: SparkSession) -> None:
-    """Register `format("tidegate")` if this Spark supports it. Jobs that do not use it do not need it."""
-    if not has_gated_source():
-        return
-    from tidegate.adapters.spark.source import TidegateSource
-
-    try:
-        spark.dataSource.register(TidegateSource)
-    except AnalysisException as error:  # already registered in another session
-        logger.info('format("tidegate") is not available in this session: %s', str(error).splitlines()[0])
 
 
 def _policy(given: Policy | PolicyFile | Mapping[str, Any] | str | Path | None) -> tuple[Policy, PolicyFile | None]:

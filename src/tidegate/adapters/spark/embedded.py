@@ -111,9 +111,9 @@ def prepare_start(builder: SparkSession.Builder) -> None:
     PySpark puts every setting on the JVM's command line, where anyone on the machine can read it with `ps`. Secrets are
     passed through py4j later, unless Spark needs them to fetch files before that.
     """
+    if is_remote(builder):
+        return
     settings = {key: str(value) for key, value in builder._options.items()}
-    if "spark.remote" in settings or "SPARK_REMOTE" in os.environ:
-        return  # Spark Connect: the driver is in another process
     needed = _fetches_files(settings)
     passed = [(key, value) for key, value in settings.items() if needed or not _SECRET.search(key)]
     ours = SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ
@@ -123,6 +123,11 @@ def prepare_start(builder: SparkSession.Builder) -> None:
     known = {**settings, **submitted} if ours else {**submitted, **settings}
     for key, value in warm_settings(known).items():
         builder.config(key, value)
+
+
+def is_remote(builder: SparkSession.Builder) -> bool:
+    """Is it a client of Spark Connect? Then the driver is in another process."""
+    return "spark.remote" in builder._options or "SPARK_REMOTE" in os.environ
 
 
 def _fetches_files(settings: Mapping[str, str]) -> bool:

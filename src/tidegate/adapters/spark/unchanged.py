@@ -20,15 +20,11 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from tidegate.adapters.spark.attach import Gate, attach
-from tidegate.adapters.spark.embedded import prepare_start
+from tidegate.adapters.spark.embedded import is_remote, prepare_start
 
 logger = logging.getLogger("tidegate")
 
 CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
-CONNECT = (
-    "the script uses Spark Connect, whose driver is in another process, so it is not observed; "
-    "use a classic session (without SPARK_REMOTE and .remote(…))"
-)
 Attach = Callable[[SparkSession], Gate]
 
 
@@ -61,7 +57,7 @@ class Sessions:
         def get_or_create(builder: SparkSession.Builder) -> SparkSession:
             first = SparkContext._active_spark_context is None
             with sessions._making(), sessions._starting() if first else nullcontext():
-                if first:
+                if first and not is_remote(builder):
                     for key, value in sessions._settings.items():
                         if key not in builder._options:
                             builder.config(key, value)
@@ -93,15 +89,13 @@ class Sessions:
 
     def take(self, spark: SparkSession) -> None:
         """Attach to a session, once per context. No error here may end the script."""
-        if not hasattr(spark, "_jsparkSession"):
-            logger.warning(CONNECT)
-            return
         if not self._taking.acquire(blocking=False):
             return  # control that is just beginning makes sessions of its own
         try:
             if self.gate is not None and self.gate.running:
                 return
-            if self._checkpoints is not None:
+            classic = hasattr(spark, "_jsparkSession")  # a client of Spark Connect has no say in its server's files
+            if self._checkpoints is not None and classic:
                 keep_checkpoints(spark, self._checkpoints)
             self.spark, self.gate = spark, self._attach(spark)
         except Exception as error:
