@@ -183,8 +183,10 @@ def run_kafka(options: Options) -> dict[str, Any]:
     output.console.print(f"starting a broker and Spark (log: {folder / 'spark.log'})")
     with output.jvm_output_to(folder / "spark.log"), played(plan.end_s) as told:
         found = kafka_run.run_all(plan, folder, told)
-    columns = ("run", "violations", "p99", "most rows", "longest", "rows", "lost", "doubled", "restarts")
-    table = output.table(*columns, title=f"violations: rows over {plan.objective_s:g} s; batches by rows and time")
+    columns = ("run", "violations", "p99", "largest", "longest", "rows", "lost", "doubled", "starts")
+    title = f"violations: rows over {plan.objective_s:g} s; largest and longest batch; restarts"
+    table = output.table(*columns, title=title)
+    table.columns[0].no_wrap = True
     for name, run in found.document["runs"].items():
         largest = (str(run["largest_batch_rows"]), f"{run['largest_batch_s']:.0f} s")
         counts = (str(run[key]) for key in ("rows_in", "rows_lost", "rows_doubled", "restarts"))
