@@ -29,7 +29,7 @@ def test_a_client_is_observed_and_gets_recommendations(tmp_path: Path) -> None:
     assert found["capabilities"] == {
         "observe": True, "executors": False, "admission": False, "state": False, "pools": False
     }  # fmt: skip
-    assert found["batches"] > 3
+    assert found["batches"] >= 2
     assert found["rows"] > 1000
     assert {"busy_s", "interval_s", "latency"} <= set(found["estimated"])
     assert found["wanted"], "more executors are recommended"
