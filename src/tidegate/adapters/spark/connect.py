@@ -18,6 +18,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
+from tidegate.adapters.spark.applications import one_per_name
 from tidegate.adapters.spark.latency import counted_latency, sketched_latency
 from tidegate.domain import (
     ActionReceipt,
@@ -64,6 +65,7 @@ class ConnectCluster:
         self._spark = spark
         self._pool = _pool_of(spark)
         self._runs: dict[str, _Run] = {}
+        self._warned = False
         self.rebalancing = False
         self.restartable: dict[str, Any] = {}
         """No query can be started through the gate."""
@@ -77,7 +79,7 @@ class ConnectCluster:
             if run_id not in active
         )
         self._runs = {run_id: run for run_id, run in self._runs.items() if run_id in active}
-        return rounded(Observation(time.time(), (*samples, *ended), self._pool))
+        return rounded(Observation(time.time(), one_per_name((*ended, *samples)), self._pool))
 
     def converge(self, targets: Targets) -> Receipt:
         """Refuse everything."""
@@ -99,7 +101,7 @@ class ConnectCluster:
 
     def _sample(self, run_id: str, query: Any) -> ApplicationSample:
         run = self._runs.setdefault(run_id, _Run(query.name or f"query-{str(query.id)[:8]}"))
-        new = [self._batch(run, progress) for progress in _reports(query) if self._is_new(run, progress)]
+        new = [self._batch(run, progress) for progress in self._reports(query) if self._is_new(run, progress)]
         run.batches = [*run.batches, *new][-_MOST_BATCHES:]
         return ApplicationSample(
             name=run.name,
@@ -107,8 +109,20 @@ class ConnectCluster:
             last_progress_s=run.last_progress_s,
             interval_s=interval_s(run.batches),
             in_batch=bool(query.status["isTriggerActive"]),
-            estimated=ESTIMATED if all(one.latency for one in new) else ESTIMATED | {"latency"},
+            estimated=ESTIMATED if all(one.latency for one in new if one.rows) else ESTIMATED | {"latency"},
         )
+
+    def _reports(self, query: Any) -> list[Progress]:
+        """The newest progress reports, oldest first. The same ones come again at every look."""
+        found = []
+        for report in query.recentProgress:
+            try:
+                found.append(read_progress(json.loads(report.json if hasattr(report, "json") else json.dumps(report))))
+            except ValueError as error:
+                if not self._warned:
+                    self._warned = True
+                    logger.warning("a progress report was skipped: %s", error)
+        return found
 
     def _is_new(self, run: _Run, progress: Progress) -> bool:
         run.last_progress_s = max(progress.committed_s, run.last_progress_s or 0.0)
@@ -136,17 +150,6 @@ class ConnectCluster:
             lag=progress.lag,
             dropped_rows=progress.dropped_rows,
         )
-
-
-def _reports(query: Any) -> list[Progress]:
-    """The newest progress reports, oldest first."""
-    found = []
-    for report in query.recentProgress:
-        try:
-            found.append(read_progress(json.loads(report.json if hasattr(report, "json") else json.dumps(report))))
-        except ValueError as error:
-            logger.warning("a progress report was skipped: %s", error)
-    return found
 
 
 def _latency(progress: Progress) -> LatencySample | None:
