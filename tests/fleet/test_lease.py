@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tidegate.fleet.lease import Fenced, HeldLease, LeaseFolder, LeaseRecord, LeaseTerms, LeaseWatch
@@ -136,6 +137,7 @@ def test_of_many_takers_one_wins(files: LeaseFolder) -> None:
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example([(1, "take"), (0, "step"), (0, "step"), (0, "step"), (0, "step"), (0, "take"), (1, "release")])
 @given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["step", "renew", "take", "release"])), max_size=40))
 def test_never_two_who_may_run(tmp_path_factory: pytest.TempPathFactory, moves: list[tuple[int, str]]) -> None:
     """Three hosts on one lease, in any order of looking, renewing, sleeping: at most one may run at any time."""
@@ -156,7 +158,8 @@ def test_never_two_who_may_run(tmp_path_factory: pytest.TempPathFactory, moves: 
             if taken is not None:
                 leases[host] = taken
         elif move == "release" and host in leases:
-            leases.pop(host).release()
+            with contextlib.suppress(Fenced):  # it has expired, and has another owner by now
+                leases.pop(host).release()
         assert sum(lease.remaining_s > 0 for lease in leases.values()) <= 1
 
 

@@ -169,7 +169,7 @@ class HeldLease:
             raise Fenced("the lease has expired")
 
     def release(self) -> None:
-        """Release the lease after its query has ended. If it has another owner by now, nothing is changed."""
+        """Release the lease after its query has ended. Raises `Fenced` if it has another owner by now."""
         with self._lock:
             self._check_ours()
             self.record = replace(self.record, counter=self.record.counter + 1, released=True)
