@@ -47,6 +47,8 @@ def main(journal: str) -> None:
         deadline_s = time.monotonic() + 120
         while not wanted and time.monotonic() < deadline_s:
             time.sleep(1)
+            if (failure := query.exception()) is not None:
+                raise failure
             decisions = [entry.decision for entry in read_entries(journal) if entry.decision]
             actions = [action for decision in decisions for action in decision.actions]
             wanted = {action.target for action in actions if isinstance(action, tidegate.ScaleExecutors)}

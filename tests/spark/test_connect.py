@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,9 +16,10 @@ pytest.importorskip("grpc", reason="Spark Connect needs grpcio")
 def test_a_client_is_observed_and_gets_recommendations(tmp_path: Path) -> None:
     """The query needs 2.8 slots; the server has two."""
     job = Path(__file__).with_name("connect_job.py")
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}  # else the server takes the system's Python
     done = subprocess.run(
         [sys.executable, str(job), str(tmp_path / "client.db")],
-        cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False,
+        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     line = next((line for line in done.stdout.splitlines() if line.startswith("FOUND")), None)
     assert line is not None, done.stderr[-3000:]
