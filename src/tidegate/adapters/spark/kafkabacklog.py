@@ -62,7 +62,7 @@ class KafkaBacklog:
         expiring_s, retention_s = min(
             kept,
             key=lambda one: (one[0] - time_s) / max(one[1], 1e-3),
-            # Rows that wait without a retention time never expire. If none wait, the shortest time applies to the next ones.
+            # Rows without a retention time never expire. If none wait, the shortest time applies to the next ones.
             default=(None, None if oldest else self._shortest_s()),
         )
         return ArrivalSample(
