@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from tidegate.domain import InvalidInput
+from tidegate.load import Burst, Constant, Sum
 from tidegate_lab.experiments.together import (
     RUNS,
     SINGLE,
@@ -63,3 +64,18 @@ def test_only_the_whole_holds() -> None:
     costs = {name: one["executor_seconds"] for name, one in found["runs"].items()}
     assert costs["autopilot"] <= 0.8 * costs["fixed-peak"]
     assert all(one["rows_lost"] == one["rows_doubled"] == 0 for one in found["runs"].values())
+
+
+def with_bursts(rows_per_s: float, lasts_s: float) -> Scenario:
+    """The same jobs, but the lower class has other bursts."""
+    usual = scenario()
+    orders, reports = usual.jobs
+    bursts = (Burst(0.0, rows_per_s, at_s, lasts_s) for at_s in (50.0, 135.0, 210.0))
+    return replace(usual, jobs=(orders, replace(reports, load=Sum((Constant(40.0), *bursts)))))
+
+
+@pytest.mark.slow
+def test_an_operator_is_rescaled_although_the_pool_keeps_changing() -> None:
+    """Every change of the pool used to void what was known about operators: 78 % of the orders were over 10 s."""
+    played = SimWorld().play(with_bursts(500.0, 20.0), Setting(1, proposers=None))
+    assert played.violation_rate["gold"] < 0.05

@@ -99,9 +99,15 @@ class ApplicationMemory:
         self.pressed_s = []
         self.stuck = None
 
-    def take_other_slots(self) -> None:
-        """Reset after a change of the pool's size: predictions were made for other slots."""
-        self.start_anew()
+    def take_other_slots(self, before: int, after: int) -> None:
+        """Reset after a change of the pool's size: predictions were made for other slots.
+
+        The measurements of an application whose operators never had more tasks than slots stay true: its tasks did not
+        share them, and will not.
+        """
+        tasks = max((stage.parallelism for batch in self.batches for stage in batch.operators), default=0)
+        if tasks > min(before, after):
+            self.start_anew()
         self.trial = None
         self.reversal = None
 

@@ -130,10 +130,10 @@ class Operators(Proposer):
                 memory.seen_s = evaluation.time_s
             elif evaluation.time_s - memory.seen_s > _FORGET_AFTER_S:
                 del self.memory.applications[name]
-        slots = evaluation.pool.slots
-        if self.memory.slots not in {None, slots}:
+        before, slots = self.memory.slots, evaluation.pool.slots
+        if before is not None and before != slots:
             for memory in self.memory.applications.values():
-                memory.take_other_slots()
+                memory.take_other_slots(before, slots)
         self.memory.slots = slots
 
     def _follow_up(
