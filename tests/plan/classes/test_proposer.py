@@ -254,7 +254,20 @@ def test_one_that_cannot_use_more_slots_is_not_granted_more() -> None:
     """Its backlog would ask for a hundred slots, but it has as many tasks as it has: the others get the rest."""
     decided = plan(job("q1-0", 50, pending=90_000, tasks=1), job("q3-0", 300, pending=6000))
     # One slot for five seconds does 500 rows of 10 ms; q3 gets the other one.
-    assert limits(decided) == {"q3-0": pytest.approx(500, abs=5)}
+    assert limits(decided)["q3-0"] == pytest.approx(500, abs=5)
+
+
+def test_one_whose_tasks_are_too_few_reads_no_long_batches() -> None:
+    """They would not be done sooner, and it could not be rescaled before they end. Idle slots are not its fault."""
+    proposer = Classes()
+    decided = plan(job("q1-0", 50, pending=90_000, tasks=1), job("q3-0", 20), proposer=proposer)
+    assert limits(decided)["q1-0"] == 500
+    text = next(one.reason.text for one in decided.proposals if "q1-0" in one.reason.text)
+    assert text == "q1-0 (q1): its tasks are too few for 89800 rows in 5 s: a batch may read 500"
+    plan(job("q1-0", 50, pending=90_000, tasks=1, admission_rows=500), job("q3-0", 20), proposer=proposer, time_s=1005)
+    assert proposer.memory.trim == 1.0
+    wide = plan(job("q1-0", 50, pending=90_000), job("q3-0", 20))
+    assert limits(wide)["q1-0"] > 900, "as much as both slots do in a trigger"
 
 
 def world(steered: bool) -> tuple[SimCluster, list[Decision], Controller]:

@@ -13,6 +13,8 @@ from tidegate.plan.proposersettings import PredictiveSettings
 
 _LEAST_BOUND = 2.0
 """Lowest bound for an application that is served in full, in multiples of what a trigger takes now."""
+_BATCH_SHARE = 0.4
+"""Share of the objective that a batch may take if the application's own tasks are too few for its rows."""
 _BOUND_CHANGE = 0.4
 """A bound is changed only if it is off by more than this share. It is far above normal batches, so it can be rough."""
 _BOUNDS_PER_STEP = 64
@@ -45,13 +47,21 @@ def hold_back(members: Members, limits: Floats, granted: Floats, places: list[in
 
 
 def standing_bounds(members: Members, granted: Floats, slots: int) -> Floats:
-    """Maximum rows per trigger where a heavier class shares the slots; infinite for the others."""
+    """Maximum rows per trigger where a heavier class shares the slots, and where tasks are too few to use the slots.
+
+    Infinite for the others. Rows that wait for an application's own tasks do not leave sooner in a longer batch, and
+    nothing about the application can be changed before it ends.
+    """
     weight = members.weight
     lighter = members.gated & (weight < weight.max())
     spare = max(0.0, slots - float(granted.sum())) / max(int(lighter.sum()), 1)
     rows = members.wanted_rows
     bound = np.maximum(_LEAST_BOUND * rows, rows + spare * members.period_s / members.row_s)
-    return np.where(lighter, np.maximum(np.floor(bound), 1.0), np.inf)
+    bound = np.where(lighter, bound, np.inf)
+    narrow = members.gated & (members.tasks < slots)
+    batch_s = np.maximum(members.period_s, _BATCH_SHARE * members.latency_s)
+    own = np.maximum(members.tasks * batch_s / members.row_s, members.rows_per_s * members.period_s)
+    return np.maximum(np.floor(np.where(narrow, np.minimum(bound, own), bound)), 1.0)
 
 
 def bound_bursts(members: Members, bounds: Floats, candidates: Flags) -> list[Proposal]:
@@ -65,7 +75,11 @@ def bound_bursts(members: Members, bounds: Floats, candidates: Flags) -> list[Pr
         places = np.sort(places[np.argsort(-urgency, kind="stable")[:_BOUNDS_PER_STEP]])
     proposals = []
     for at, rows, bound in zip(places.tolist(), wanted[places].tolist(), bounds[places].tolist(), strict=True):
-        text = f"{members.title(at)}: its {rows:.0f} rows fit; in a burst, a batch may read {bound:.0f}"
+        if rows <= bound:
+            text = f"{members.title(at)}: its {rows:.0f} rows fit; in a burst, a batch may read {bound:.0f}"
+        else:
+            few = f"its tasks are too few for {rows:.0f} rows in {members.period_s[at]:g} s"
+            text = f"{members.title(at)}: {few}: a batch may read {bound:.0f}"
         proposals.append(Proposal(SetAdmission(members.name(at), int(bound)), Reason("bound-burst", text)))
     return proposals
 

@@ -109,17 +109,19 @@ class Members:
         """Whether the limit leaves rows behind."""
         return np.asarray(self.limit < self.wanted_rows)
 
+    @property
+    def latency_s(self) -> Floats:
+        return self.evaluation.promises.latency_s[self.at]
+
     @cached_property
     def late(self) -> Flags:
-        latency_s = self.evaluation.promises.latency_s[self.at]
-        return np.asarray(np.nan_to_num(self.evaluation.loads.p99_s[self.at]) > latency_s)
+        return np.asarray(np.nan_to_num(self.evaluation.loads.p99_s[self.at]) > self.latency_s)
 
     @cached_property
     def budget_s(self) -> Floats:
         """What the objective leaves for a backlog, after up to a period of waiting and the batch's overhead."""
-        latency_s = self.evaluation.promises.latency_s[self.at]
         spent_s = self.period_s + self.evaluation.loads.overhead_s[self.at]
-        return np.asarray(np.maximum(latency_s - spent_s, _LEAST_BUDGET * latency_s))
+        return np.asarray(np.maximum(self.latency_s - spent_s, _LEAST_BUDGET * self.latency_s))
 
     def name(self, at: int) -> str:
         return self.evaluation.samples[self.places.item(at)].name
