@@ -45,3 +45,14 @@ def test_of_equally_patient_applications_the_first_is_named() -> None:
     waiting = {reason.text.rpartition("because ")[2] for reason in reasons if reason.code == "queue"}
     first = {f"rows of {name} can wait within their objective of 240 s" for name in ("flow", "tide")}
     assert waiting == first, "flow at first, and tide once flow does not need the growth any more"
+
+
+def test_a_burst_that_no_pool_could_follow_is_waited_out_where_rows_may_wait() -> None:
+    """All its rows arrive within a second. Counted on as a new level, it would need more than the largest pool."""
+    job = SimApplication("job", Burst(40.0, 6000.0, 60.0, 1.0), operators=(SimOperator("work", 0.01),))
+    cluster, journal = SimCluster([job], executors=1, slots_per_executor=2, seed=1), MemoryJournal()
+    policy = Policy.model_validate({"objective": {"latency_s": 240.0}, "executors": {"max": 4}})
+    Runner(cluster, Controller(policy), cluster.clock, journal, journal).run(until_s=120.0)
+    decisions = [entry.decision for entry in journal.entries if entry.decision]
+    assert not [action for one in decisions for action in one.actions if isinstance(action, ScaleExecutors)]
+    assert cluster.violation_rate("job", 240.0) == 0.0

@@ -17,6 +17,7 @@ import numpy as np
 
 from tidegate.domain import Proposal, Reason, ScaleExecutors
 from tidegate.evaluate.evaluation import ApplicationEvaluation, Evaluation
+from tidegate.evaluate.forecast.arrivals import FINE_S
 from tidegate.evaluate.table import Floats
 from tidegate.model.rollout import Candidate, rollout
 from tidegate.model.slotpath import ExecutorStart, ramp
@@ -31,6 +32,8 @@ _KEPT = 0.5
 """Share of an objective's slack that waiting may use. The rest is for errors of the model."""
 _CAUTION = 0.75
 """Quantile of past continuations to wait for: the mean of a skewed load would end every burst too soon."""
+_USUAL_S = 300.0
+"""The usual load is the median of this time."""
 _HARM = 0.1
 """Share of the error budget below which rows over the objective do no harm."""
 
@@ -85,7 +88,8 @@ def _beyond(
     # The residual learned at other loads is left out: half of the slack covers it.
     query = replace(query, objective_s=_patience_s(seen, latency_s), residual=1.0)
     share = room_for(seen.place, evaluation, sizes[-1] * per)
-    paths = _arrivals(seen, steps, startup_s + evaluation.pool.warmup_s)
+    lead_s = startup_s + evaluation.pool.warmup_s
+    paths = _arrivals(seen, steps, lead_s, can_wait_and_see=query.objective_s >= _LATER_S + lead_s)
     candidates = [Candidate(_slots(evaluation, size, sizes[-1], steps, startup_s), share=share) for size in sizes]
     found: list[float] = rollout(query, paths, candidates, steps * _STEP_S, _STEP_S).late_share.max(axis=1).tolist()
     return found
@@ -98,13 +102,44 @@ def _patience_s(seen: ApplicationEvaluation, latency_s: float) -> float:
     return usual_s + _KEPT * (latency_s - usual_s)
 
 
-def _arrivals(seen: ApplicationEvaluation, steps: int, lead_s: float) -> Floats:
-    """A trusted forecast. Otherwise a high quantile of what followed in such situations, or the recent level."""
+def _arrivals(seen: ApplicationEvaluation, steps: int, lead_s: float, can_wait_and_see: bool) -> Floats:
+    """A trusted forecast. Otherwise a high quantile of what followed in such situations, or the recent level.
+
+    If executors that are bought once a burst has lasted still come in time, the level ends as bursts do (`burst_path`).
+    """
     assert seen.workload is not None
     if seen.path is not None and seen.path.trusted:
         return np.asarray(path_of(seen, steps, _STEP_S, lead_s)[1])
-    level = np.array([seen.workload.expected_rows_per_s])
-    return np.asarray(with_analogues(seen, level, (_CAUTION,), steps, _STEP_S)[0])
+    expected = seen.workload.expected_rows_per_s
+    likely = np.asarray(with_analogues(seen, np.array([expected]), (_CAUTION,), steps, _STEP_S)[0])
+    if not can_wait_and_see:
+        return likely
+    # Rows of a new burst still wait, so it is no older than what waits.
+    newest_s = min(seen.workload.pending_rows / max(expected, 1e-9), FINE_S)
+    ends = burst_path(seen.expected.recent(seen.place, _USUAL_S), expected, newest_s, steps)
+    return np.asarray(np.minimum(likely, ends))
+
+
+def burst_path(past: Floats, rows_per_s: float, newest_s: float, steps: int) -> Floats:
+    """Arrivals if the present level ends: it lasts for a multiple of its age, and then the usual load returns.
+
+    All that is known about a new level is its age t. It is as likely to be in its first quarter as in any other, so in
+    three cases out of four it lasts for at most 3 t more (Gott, 1993). `past` has steps of `FINE_S`, oldest first; a
+    level that is not in it yet is `newest_s` old.
+
+    >>> burst_path(np.full(20, 100.0), rows_per_s=800.0, newest_s=2.0, steps=6).tolist()
+    [800.0, 800.0, 800.0, 100.0, 100.0, 100.0]
+    >>> burst_path(np.array([100.0] * 20 + [800.0]), rows_per_s=800.0, newest_s=2.0, steps=6).tolist()
+    [800.0, 800.0, 800.0, 800.0, 800.0, 800.0]
+    """
+    if not len(past):
+        return np.full(steps, rows_per_s)
+    usual = min(float(np.median(past)), rows_per_s)
+    quiet = np.flatnonzero(past <= (usual + rows_per_s) / 2)
+    buckets = len(past) - (int(quiet[-1]) + 1 if len(quiet) else 0)
+    age_s = FINE_S * (buckets + 1) if buckets else newest_s
+    begins_s = np.arange(steps) * _STEP_S
+    return np.where(begins_s < age_s * _CAUTION / (1 - _CAUTION), rows_per_s, usual)
 
 
 def _slots(evaluation: Evaluation, first: int, last: int, steps: int, startup_s: float) -> Floats:
