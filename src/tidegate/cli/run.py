@@ -154,9 +154,10 @@ class _Run:
     def attach(self, spark: SparkSession) -> Gate:
         from tidegate.adapters.spark.attach import attach
         from tidegate.adapters.spark.executors import request_executors
+        from tidegate.adapters.spark.sparkfeatures import has_driver
 
-        classic = hasattr(spark, "_jsparkSession")  # else a client of Spark Connect
-        if classic and (spark.sparkContext.master or "").startswith("local-cluster"):  # starts all its executors
+        # A local cluster starts all its executors.
+        if has_driver(spark) and (spark.sparkContext.master or "").startswith("local-cluster"):
             request_executors(spark.sparkContext, self.policy.executors.min)
         gate = attach(spark, self.rules, controller=self.controller, checkpoints=self.checkpoints)
         self.gates.append(gate)
@@ -190,8 +191,10 @@ class _Run:
         for gate in self.gates:
             gate.settle(5.0)
             gate.stop()
+        from tidegate.adapters.spark.sparkfeatures import has_driver
+
         spark = self.ending.spark
-        if spark is not None and (not hasattr(spark, "_jsparkSession") or spark.sparkContext._jsc is not None):
+        if spark is not None and not (has_driver(spark) and spark.sparkContext._jsc is None):
             spark.stop()
 
     def failed(self, error: Exception) -> None:

@@ -8,6 +8,7 @@ conflicts. Only this step's part of a plan is carried out; the next step plans a
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tidegate import extensions
@@ -45,6 +46,17 @@ BUILT_IN: tuple[type[Proposer], ...] = (Admission, Classes, PoolSize, BatchInter
 """Ordered by the cost of their knobs. State moves come last, because they depend on what the others decide."""
 
 
+@dataclass(frozen=True, slots=True)
+class PutOff:
+    """What is left of the proposals once the growth that can wait is postponed."""
+
+    kept: tuple[Proposal, ...] = ()
+    reasons: tuple[Reason, ...] = ()
+    """Why a part was postponed."""
+    replaced: frozenset[Reason] = frozenset()
+    """The reasons that these replace."""
+
+
 class Arbiter:
     """Asks all proposers and resolves conflicts between them."""
 
@@ -76,13 +88,14 @@ class Arbiter:
             proposals, too_dear = hold_dear_restarts(proposals, evaluation)
         predictions = tuple([prediction for plan in plans for prediction in plan.predictions])
         names = tuple(dict.fromkeys([prediction.application for prediction in predictions]))
-        proposals, put_off, replaced = self._put_off(proposals, evaluation, names)
+        put_off = self._put_off(proposals, evaluation, names)
+        weighed = put_off.reasons + too_dear + settled
         needed: dict[str, float] = {}
         for plan in plans:
             needed |= plan.needed_slots
         return Plan(
-            proposals=proposals,
-            reasons=put_off + too_dear + settled + tuple([one for one in self._reasons(plans) if one not in replaced]),
+            proposals=put_off.kept,
+            reasons=weighed + tuple([one for one in self._reasons(plans) if one not in put_off.replaced]),
             needed_slots=needed,
             predictions=predictions,
             rolled_out=sum([plan.rolled_out for plan in plans]),
@@ -98,15 +111,10 @@ class Arbiter:
         ordered = sorted(zip(self.proposers, plans, strict=True), key=lambda pair: pair[0] is not self._pool)
         return tuple([reason for _, plan in ordered for reason in plan.reasons])
 
-    def _put_off(
-        self, proposals: tuple[Proposal, ...], evaluation: Evaluation, names: tuple[str, ...]
-    ) -> tuple[tuple[Proposal, ...], tuple[Reason, ...], set[Reason]]:
-        """Queueing is cheaper than executors, so the part of a growth that can wait is postponed.
-
-        Returns the proposals, the reasons for what was postponed, and the reasons that these replace.
-        """
+    def _put_off(self, proposals: tuple[Proposal, ...], evaluation: Evaluation, names: tuple[str, ...]) -> PutOff:
+        """Queueing is cheaper than executors, so the part of a growth that can wait is postponed."""
         if not proposals:
-            return (), (), set()
+            return PutOff()
         kept: list[Proposal] = []
         reasons: list[Reason] = []
         replaced: set[Reason] = set()
@@ -128,7 +136,7 @@ class Arbiter:
             if reason is not proposal.reason:
                 reasons.append(reason)
                 replaced.add(proposal.reason)
-        return tuple(kept), tuple(reasons), replaced
+        return PutOff(tuple(kept), tuple(reasons), frozenset(replaced))
 
 
 def _needy(evaluation: Evaluation, outcomes: Outcomes | None, names: tuple[str, ...], target: int) -> tuple[str, ...]:

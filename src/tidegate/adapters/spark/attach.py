@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 
 from tidegate import extensions
 from tidegate.adapters.spark.cluster import SparkCluster
-from tidegate.adapters.spark.sparkfeatures import has_gated_source
+from tidegate.adapters.spark.sparkfeatures import has_driver, has_gated_source
 from tidegate.control.clock import WallClock
 from tidegate.control.controller import Controller
 from tidegate.control.journal import SqliteJournal
@@ -68,7 +68,7 @@ def attach(
     chosen, file = _policy(policy)
     if mode is not None:
         chosen = chosen.model_copy(update={"mode": _mode(mode)})
-    if not hasattr(spark, "_jsparkSession"):
+    if not has_driver(spark):
         from tidegate.adapters.spark.connectgate import attach_to_client
 
         return attach_to_client(spark, chosen, controller, lambda: _changed(file, mode), proposers)

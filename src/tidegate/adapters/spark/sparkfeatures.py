@@ -34,6 +34,11 @@ _BINNED = "by counts in bins a third wide; finer with Spark 4.1 and datasketches
 _KAFKA = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 
 
+def has_driver(spark: SparkSession) -> bool:
+    """Whether the driver is in this process. Otherwise this is a client of Spark Connect."""
+    return hasattr(spark, "_jsparkSession")
+
+
 @dataclass(frozen=True, slots=True)
 class Features:
     """The features found; True if usable."""

@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 
 from tidegate.adapters.spark.attach import Gate, attach
 from tidegate.adapters.spark.embedded import is_remote, prepare_start
+from tidegate.adapters.spark.sparkfeatures import has_driver
 
 logger = logging.getLogger("tidegate")
 
@@ -94,8 +95,7 @@ class Sessions:
         try:
             if self.gate is not None and self.gate.running:
                 return
-            classic = hasattr(spark, "_jsparkSession")  # a client of Spark Connect has no say in its server's files
-            if self._checkpoints is not None and classic:
+            if self._checkpoints is not None and has_driver(spark):  # a client has no say in its server's files
                 keep_checkpoints(spark, self._checkpoints)
             self.spark, self.gate = spark, self._attach(spark)
         except Exception as error:
