@@ -89,7 +89,7 @@ def _beyond(
     query = replace(query, objective_s=_patience_s(seen, latency_s), residual=1.0)
     share = room_for(seen.place, evaluation, sizes[-1] * per)
     lead_s = startup_s + evaluation.pool.warmup_s
-    paths = _arrivals(seen, steps, lead_s, can_wait_and_see=query.objective_s >= _LATER_S + lead_s)
+    paths = _arrivals(seen, evaluation, steps, lead_s, can_wait_and_see=query.objective_s >= _LATER_S + lead_s)
     candidates = [Candidate(_slots(evaluation, size, sizes[-1], steps, startup_s), share=share) for size in sizes]
     found: list[float] = rollout(query, paths, candidates, steps * _STEP_S, _STEP_S).late_share.max(axis=1).tolist()
     return found
@@ -102,10 +102,13 @@ def _patience_s(seen: ApplicationEvaluation, latency_s: float) -> float:
     return usual_s + _KEPT * (latency_s - usual_s)
 
 
-def _arrivals(seen: ApplicationEvaluation, steps: int, lead_s: float, can_wait_and_see: bool) -> Floats:
+def _arrivals(
+    seen: ApplicationEvaluation, evaluation: Evaluation, steps: int, lead_s: float, can_wait_and_see: bool
+) -> Floats:
     """A trusted forecast. Otherwise a high quantile of what followed in such situations, or the recent level.
 
-    If executors that are bought once a burst has lasted still come in time, the level ends as bursts do (`burst_path`).
+    If executors that are bought once a burst has lasted still come in time, only the newest rate counts, and it ends as
+    bursts do (`burst_path`).
     """
     assert seen.workload is not None
     if seen.path is not None and seen.path.trusted:
@@ -114,23 +117,24 @@ def _arrivals(seen: ApplicationEvaluation, steps: int, lead_s: float, can_wait_a
     likely = np.asarray(with_analogues(seen, np.array([expected]), (_CAUTION,), steps, _STEP_S)[0])
     if not can_wait_and_see:
         return likely
-    # Rows of a new burst still wait, so it is no older than what waits.
-    newest_s = min(seen.workload.pending_rows / max(expected, 1e-9), FINE_S)
-    ends = burst_path(seen.expected.recent(seen.place, _USUAL_S), expected, newest_s, steps)
+    # Rows of a new burst still wait, and it is not older than a report, so this is the most that its age can be.
+    newest_s = min(seen.workload.pending_rows / max(expected, 1e-9), max(seen.sample.interval_s, 1.0), FINE_S)
+    level = min(float(evaluation.loads.newest[seen.place]), expected)
+    ends = burst_path(seen.expected.recent(seen.place, _USUAL_S), level, newest_s, steps)
     return np.asarray(np.minimum(likely, ends))
 
 
 def burst_path(past: Floats, rows_per_s: float, newest_s: float, steps: int) -> Floats:
-    """Arrivals if the present level ends: it lasts for a multiple of its age, and then the usual load returns.
+    """Arrivals if the present level lasts for as long again as it has lasted, and then the usual load returns.
 
-    All that is known about a new level is its age t. It is as likely to be in its first quarter as in any other, so in
-    three cases out of four it lasts for at most 3 t more (Gott, 1993). `past` has steps of `FINE_S`, oldest first; a
-    level that is not in it yet is `newest_s` old.
+    All that is known about a new level is its age, which is as likely to lie in the first half of its life as in the
+    second (Gott, 1993). If it lasts longer, its age grows, and so does what is expected of it. `past` has steps of
+    `FINE_S`, oldest first; a level that is not in it yet is `newest_s` old.
 
-    >>> burst_path(np.full(20, 100.0), rows_per_s=800.0, newest_s=2.0, steps=6).tolist()
-    [800.0, 800.0, 800.0, 100.0, 100.0, 100.0]
-    >>> burst_path(np.array([100.0] * 20 + [800.0]), rows_per_s=800.0, newest_s=2.0, steps=6).tolist()
-    [800.0, 800.0, 800.0, 800.0, 800.0, 800.0]
+    >>> burst_path(np.full(20, 100.0), rows_per_s=800.0, newest_s=4.0, steps=4).tolist()
+    [800.0, 800.0, 100.0, 100.0]
+    >>> burst_path(np.array([100.0] * 20 + [800.0]), rows_per_s=800.0, newest_s=4.0, steps=6).tolist()
+    [800.0, 800.0, 800.0, 800.0, 800.0, 100.0]
     """
     if not len(past):
         return np.full(steps, rows_per_s)
@@ -138,8 +142,7 @@ def burst_path(past: Floats, rows_per_s: float, newest_s: float, steps: int) -> 
     quiet = np.flatnonzero(past <= (usual + rows_per_s) / 2)
     buckets = len(past) - (int(quiet[-1]) + 1 if len(quiet) else 0)
     age_s = FINE_S * (buckets + 1) if buckets else newest_s
-    begins_s = np.arange(steps) * _STEP_S
-    return np.where(begins_s < age_s * _CAUTION / (1 - _CAUTION), rows_per_s, usual)
+    return np.where(np.arange(steps) * _STEP_S < age_s, rows_per_s, usual)
 
 
 def _slots(evaluation: Evaluation, first: int, last: int, steps: int, startup_s: float) -> Floats:
