@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,8 @@ from tidegate_lab.arena.sparkmeasure import Measured
 from tidegate_lab.arena.sparkplan import Contestant, SparkPlan, chosen_load, chosen_names, hold_on_spark
 from tidegate_lab.arena.sparkplay import RowWork
 from tidegate_lab.arena.sparkprogram import SparkWishes, described
-from tidegate_lab.arena.standings import runs_table
+from tidegate_lab.arena.sparksim import play_simulated, summarised
+from tidegate_lab.arena.standings import runs_table, worlds_table
 from tidegate_lab.workloads.currency import _indices, check_bids
 
 LOAD = ArenaLoad("short", np.array([1.0, 3.0, 2.0]), step_s=60.0, compress=6.0)
@@ -91,6 +93,18 @@ def test_the_document_has_the_form_of_the_simulated_one_and_counts_rows(tmp_path
         }  # fmt: skip
     assert document["summary"]["tidegate"]["cost_vs_static"] == pytest.approx(2 / 3)
     assert runs_table(tournament).row_count == len(tournament.runs)
+
+
+def test_the_same_contestants_play_in_the_simulator() -> None:
+    plan = SparkPlan(SETTING, LOAD, ("static-holds", "amadeus", "flink", "tidegate"))
+    runs = play_simulated(plan)
+    assert tuple(run.rival for run in runs) == plan.names
+    assert {run.duration_s for run in runs} == {LOAD.duration_s}
+    simulated = summarised(runs)
+    assert simulated["static-holds"]["cost_vs_static"] == 1.0
+    played = hold_on_spark(plan, Imagined(needs=3))
+    table = worlds_table(replace(played, more={"simulated": simulated}))
+    assert table.row_count == len(plan.names)
 
 
 def test_the_peak_keeps_its_executors_busy_at_the_measured_cost() -> None:

@@ -15,13 +15,17 @@ from tidegate_lab.arena.loads import ArenaLoad, part_of
 from tidegate_lab.arena.play import Run
 from tidegate_lab.arena.program import given_loads
 from tidegate_lab.arena.recorded import recorded_load
+from tidegate_lab.arena.rivals.catalogue import make
+from tidegate_lab.arena.rivals.flink import Flink
+from tidegate_lab.arena.rivals.rival import Rival
 from tidegate_lab.arena.setting import Setting
 from tidegate_lab.arena.tournament import Tournament
 from tidegate_lab.experiments.datasets import recorded
 
 DYNAMIC = "spark-dra"
 """On Spark, this is Spark's own dynamic allocation."""
-USUAL = (STATIC, DYNAMIC, "amadeus", "flink", TIDEGATE)
+FLINK = "flink"
+USUAL = (STATIC, DYNAMIC, "amadeus", FLINK, TIDEGATE)
 QUICK = (STATIC, "amadeus", TIDEGATE)
 POSSIBLE = (*USUAL, "flink-1min", "dstreams", "ds2", "keda-lag", "dhalion")
 """Controllers that only need what a query reports. The others need the CPU utilisation of each executor."""
@@ -99,6 +103,11 @@ def chosen_load(specs: Sequence[str] | None, quick: bool, compress: float | None
         raise InvalidInput(f"the recording {_DAY} is not here: set TIDEGATE_DATA, or give --load FILE[:column]")
     whole = recorded_load(f"{file}:count", compress=compress or (_QUICK_COMPRESS if quick else _COMPRESS))
     return part_of(whole, _FROM_S, (_QUICK_HOURS if quick else _HOURS) * 3600, "world-cup-day")
+
+
+def rival_for(name: str, compress: float) -> Rival:
+    """A rival with its defaults. Flink's times are divided by the compression, or a run would be over in a window."""
+    return Flink.faster(compress) if name == FLINK else make(name)
 
 
 def hold_on_spark(plan: SparkPlan, ground: Ground, told: Told = lambda done, total, what: None) -> Tournament:

@@ -28,11 +28,8 @@ from tidegate.load import Constant, LoadProfile, Timeline
 from tidegate_lab.arena.judge import TIDEGATE
 from tidegate_lab.arena.play import Change, Run, start_size
 from tidegate_lab.arena.poolcourse import PoolCourse, dynamic_target
-from tidegate_lab.arena.rivals.catalogue import make
-from tidegate_lab.arena.rivals.flink import Flink
-from tidegate_lab.arena.rivals.rival import Rival
 from tidegate_lab.arena.setting import APPLICATION
-from tidegate_lab.arena.sparkplan import DYNAMIC, Contestant, SparkPlan
+from tidegate_lab.arena.sparkplan import DYNAMIC, FLINK, Contestant, SparkPlan, rival_for
 from tidegate_lab.experiments.attached import check_alive, warm_up
 from tidegate_lab.experiments.rowlatency import row_latencies, rows_committed
 from tidegate_lab.workloads.currency import Currency, check_output
@@ -167,12 +164,8 @@ def _plugged(name: str, compress: float) -> Iterator[tuple[str | None, dict[str,
     if name in {DYNAMIC, TIDEGATE} or name.startswith("static-"):
         yield None, {}
         return
-    settings = {"all_times_divided_by": compress} if name == "flink" else {}
-
-    def rival() -> Rival:
-        return Flink.faster(compress) if name == "flink" else make(name)
-
-    extensions.register("controllers", _PLUGGED, rival)
+    settings = {"all_times_divided_by": compress} if name == FLINK else {}
+    extensions.register("controllers", _PLUGGED, lambda: rival_for(name, compress))
     try:
         yield _PLUGGED, settings
     finally:

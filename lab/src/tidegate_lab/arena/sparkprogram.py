@@ -22,6 +22,7 @@ from tidegate_lab.arena.sparkplan import (
     hold_on_spark,
 )
 from tidegate_lab.arena.sparkplay import RowWork, SparkGround
+from tidegate_lab.arena.sparksim import play_simulated, summarised
 from tidegate_lab.arena.tournament import Tournament
 
 CPUS = 0.4
@@ -90,9 +91,11 @@ def longest_s(plan: SparkPlan) -> float:
 
 
 def play_on_spark(plan: SparkPlan, work: RowWork, measured: Measured, folder: Path, told: Told) -> Tournament:
-    """Play all runs of a plan that was made with these measurements."""
+    """Play all runs of a plan that was made with these measurements, on Spark and then in the simulator."""
     tournament = hold_on_spark(plan, SparkGround(plan, work, folder), told)
-    return replace(tournament, more=described(plan, work, measured))
+    told(plan.most_runs, plan.most_runs, "the same in the simulator")
+    simulated = summarised(play_simulated(plan))
+    return replace(tournament, more={**described(plan, work, measured), "simulated": simulated})
 
 
 def described(plan: SparkPlan, work: RowWork, measured: Measured) -> Mapping[str, Any]:

@@ -72,6 +72,27 @@ def runs_table(tournament: Tournament) -> Table:
     return table
 
 
+def worlds_table(tournament: Tournament) -> Table:
+    """A tournament on Spark beside the same in the simulator."""
+    columns = ("run", "violations", "simulated", "÷ static", "simulated", "changes", "simulated")
+    table = Table(*columns, box=None)
+    simulated, static = tournament.more["simulated"], next(run for run in tournament.runs if run.rival == STATIC)
+    for run in tournament.runs:
+        if run.rival in simulated:
+            other = simulated[run.rival]
+            table.add_row(
+                run.rival,
+                f"{run.late:.2%}",
+                f"{other['late']:.2%}",
+                _ratio(run.executor_seconds / static.executor_seconds),
+                _ratio(other["cost_vs_static"]),
+                str(run.changes),
+                str(other["changes"]),
+                style="bold" if run.rival == TIDEGATE else "",
+            )
+    return table
+
+
 def cheapest_that_holds(runs: list[Run], tournament: Tournament) -> Run | None:
     holding = [run for run in runs if holds(run, tournament.setting)]
     return min(holding, key=lambda run: run.executor_seconds, default=None)

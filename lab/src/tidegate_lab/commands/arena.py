@@ -116,7 +116,7 @@ def _on_spark(wishes: SparkWishes, folder: Path, json: bool) -> None:
     from tidegate.adapters.spark.java import require_java
     from tidegate_lab.arena.sparkmeasure import measure
     from tidegate_lab.arena.sparkprogram import CPUS, longest_s, play_on_spark, row_work
-    from tidegate_lab.arena.standings import runs_table
+    from tidegate_lab.arena.standings import runs_table, worlds_table
 
     plan = wishes.plan()
     require_java()
@@ -145,7 +145,10 @@ def _on_spark(wishes: SparkWishes, folder: Path, json: bool) -> None:
     setting = tournament.setting
     typer.echo(f"objective: a row is done within {setting.objective_s:g} s of its arrival, at most 1 % later")
     typer.echo(f"a new executor registered after {setting.startup_s:g} s and took part {setting.warmup_s:g} s later\n")
-    Console(highlight=False).print(runs_table(tournament))
+    screen = Console(highlight=False)
+    screen.print(runs_table(tournament))
+    screen.print()
+    screen.print(worlds_table(tournament))
 
 
 def _progress(*columns: MofNCompleteColumn) -> Progress:
