@@ -11,6 +11,7 @@ import numpy as np
 from tidegate.adapters.sim import SimCluster
 from tidegate.control.controller import Controller
 from tidegate.domain import Action, ScaleExecutors, Targets
+from tidegate.evaluate.forecast.arrivals import ArrivalForecaster
 from tidegate.load import Timeline as Arrivals
 from tidegate_lab.arena.loads import ArenaLoad
 from tidegate_lab.arena.rivals.rival import Glance, Rival
@@ -189,11 +190,18 @@ def play_rival(setting: Setting, load: ArenaLoad, rival: Rival, settings: Mappin
     return stage.run(rival.name, settings)
 
 
-def play_tidegate(setting: Setting, load: ArenaLoad, name: str = "tidegate") -> Run:
-    """The product's controller with its default policy: only the objective and the bounds are set."""
+def play_tidegate(
+    setting: Setting, load: ArenaLoad, name: str = "tidegate", forecaster: ArrivalForecaster | None = None
+) -> Run:
+    """The product's controller with its default policy: only the objective and the bounds are set.
+
+    Another `forecaster` shows what forecasts are worth.
+    """
     stage = Stage(setting, load, start_size(setting, load))
     cluster, policy = stage.cluster, setting.policy()
     controller = Controller(policy)
+    if forecaster is not None:
+        controller.knowledge.evaluation.arrivals = forecaster
     time_s, failures = 0.0, 0
     while time_s <= load.duration_s:
         cluster.advance_to(time_s)
