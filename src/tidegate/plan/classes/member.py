@@ -23,6 +23,8 @@ from tidegate.plan.proposersettings import PredictiveSettings
 _LEAST_BUDGET = 0.1
 """Minimum share of an objective to plan with, even if the trigger interval leaves less."""
 _REPORT_LAG_S = 2.0
+_ALL = 0.99
+"""Rows that keep this share of the tasks busy for a period are all that the tasks can process."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,11 @@ class Members:
     def held(self) -> Flags:
         """Whether the limit leaves rows behind."""
         return np.asarray(self.limit < self.wanted_rows)
+
+    @cached_property
+    def held_for_slots(self) -> Flags:
+        """The same, unless its own tasks could not process more."""
+        return np.asarray(self.held & (self.limit * self.row_s < _ALL * self.tasks * self.period_s))
 
     @property
     def latency_s(self) -> Floats:

@@ -135,13 +135,12 @@ class Classes(Proposer):
 
     def _correct(self, members: Members, busy: float) -> None:
         """Adjust the trim by the outcome of the last grants."""
-        # An application that uses all its tasks leaves rows behind for lack of tasks, not of slots.
-        memory, held = self.memory, members.held & (members.wanted_slots < members.tasks)
+        memory, held = self.memory, members.held_for_slots
         if not held.any():
             memory.trim += (1.0 - memory.trim) * _TRIM_STEP
             return
         heaviest_held = members.weight[held].max()
-        # Nor is it slow because of the others, and neither is one that is slow while slots idle.
+        # An application that uses all its tasks, or is slow while slots idle, is not slow because of the others.
         harmed = members.late & ~held & (members.weight > heaviest_held) & (members.wanted_slots < members.tasks)
         if bool(harmed.any()) and busy >= _PROVEN_BUSY:
             memory.trim -= _TRIM_STEP
