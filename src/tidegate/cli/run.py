@@ -188,11 +188,11 @@ class _Run:
             _elsewhere(self._stop)
 
     def _stop(self) -> None:
+        from tidegate.adapters.spark.sparkfeatures import has_driver
+
         for gate in self.gates:
             gate.settle(5.0)
             gate.stop()
-        from tidegate.adapters.spark.sparkfeatures import has_driver
-
         spark = self.ending.spark
         if spark is not None and not (has_driver(spark) and spark.sparkContext._jsc is None):
             spark.stop()
