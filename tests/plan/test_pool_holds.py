@@ -9,12 +9,17 @@ from typing import Any
 import numpy as np
 
 from tests.core.worlds import application, batch, pool
+from tidegate.adapters.sim import SimApplication, SimCluster, SimOperator
+from tidegate.control.controller import Controller
+from tidegate.control.journal import MemoryJournal
+from tidegate.control.runner import Runner
 from tidegate.domain import LatencySample, Observation, ScaleExecutors
 from tidegate.domain.policy import Policy
 from tidegate.evaluate.evaluation import Evaluation
 from tidegate.evaluate.evaluator import EvaluationMemory, Evaluator
 from tidegate.evaluate.expected import ArrivalPath, Expected
 from tidegate.evaluate.forecast.arrivals import ArrivalForecaster
+from tidegate.load import Burst
 from tidegate.plan.planner import Plan
 from tidegate.plan.pool import PoolSize
 
@@ -88,3 +93,21 @@ def test_it_does_not_shrink_before_a_peak_that_needs_the_executors() -> None:
 
 def test_it_shrinks_to_what_the_peak_needs() -> None:
     assert told(first_after_watching(evaluations(peak_rows_per_s=1400))) == ("shrink", [2])
+
+
+def test_executors_that_do_not_relieve_a_bottleneck_are_given_back() -> None:
+    """One task has twice the work that it can do, and the query cannot be restarted. Its limit on batches binds all the
+    time, and more slots make other stages a little faster; neither is a reason to keep executors."""
+    operators = (SimOperator("lines", 0.0002, parallelism=1), SimOperator("work", 0.01, parallelism=1))
+    load = Burst(50.0, 200.0, start_s=60.0, duration_s=300.0)
+    job = SimApplication(
+        "job", load, operators=(*operators, SimOperator("count", 0.0005, parallelism=4)), restartable=False
+    )
+    cluster, journal = SimCluster([job], executors=1, slots_per_executor=2, seed=1), MemoryJournal()
+    policy = Policy.model_validate({"objective": {"latency_s": 30.0}, "executors": {"max": 6}})
+    Runner(cluster, Controller(policy), cluster.clock, journal, journal).run(until_s=300.0)
+    requested = {
+        round(entry.time_s): entry.observation.pool.requested for entry in journal.entries if entry.observation
+    }
+    assert {requested[at] for at in range(200, 300)} == {1}
+    assert cluster.violation_rate("job", 30.0) > 0.5

@@ -52,6 +52,8 @@ only just holds the objective would soon be given up again.
 _MOST_OF_IT = 0.25
 """Part of a tight bound's margin that a pool to shrink to may use up."""
 _MOST_SIZES = 24
+_UNCERTAIN = 0.2
+"""Beyond saturation, predictions are off by up to this share."""
 _NO_HELP = 0.01
 """Share of the error budget. If a growth makes a smaller difference to an application, it is not made for it."""
 _JUDGED_S, _JUDGED_BATCHES = 10.0, 3
@@ -153,6 +155,8 @@ def roll_out(evaluation: Evaluation, usable: list[ApplicationEvaluation], startu
         found = rollout(query, arrivals, candidates, horizon_s, _STEP_S, early_s=judged_s[seen.name])
         late_rows = found.late_rows + _late_afterwards(found, arrivals[:, -1], seen.objective.latency_s)
         price = price_of_lateness(seen, evaluation, late_rows, found.rows)
+        roomy = np.flatnonzero(np.array(sizes) * pool.slots_per_executor >= _tasks(seen))
+        price[roomy] = _alike(price[roomy])
         for number, row in enumerate(needs.rows):
             over_rows = found.over_share[number] * found.rows
             over_rows = over_rows + _late_afterwards(found, arrivals[:, -1], row.bound_s)
@@ -174,13 +178,32 @@ def roll_out(evaluation: Evaluation, usable: list[ApplicationEvaluation], startu
         late[seen.name] = (found.late_share @ _WEIGHTS).tolist()
         early_late[seen.name] = (found.early_late_share @ _WEIGHTS).tolist()
         p99_s[seen.name] = (found.early_p99_s @ _WEIGHTS).tolist()
-        comfortable &= found.percentile_s[:, -1] <= _COMFORT * seen.objective.latency_s
+        upper_s = found.percentile_s[:, -1]
+        room = upper_s <= _COMFORT * seen.objective.latency_s
+        room[roomy] |= upper_s[roomy] <= (1 + _UNCERTAIN) * upper_s.min()
+        comfortable &= room
     least = next((size for size, room in zip(sizes, comfortable, strict=True) if room), sizes[-1])
     peak = _peak_size(evaluation, usable)
     worthwhile = sizes[int(np.argmin(lost))] if utility else 0
     return Outcomes(
         list(sizes), cost.tolist(), late, p99_s, horizon_s, peak, least, early_late, judged_s, rows, utility, worthwhile
     )
+
+
+def _tasks(seen: ApplicationEvaluation) -> float:
+    """Tasks of its busiest operator. More slots than these hardly help it."""
+    return (seen.workload.parallelism if seen.workload is not None else None) or np.inf
+
+
+def _alike(price: Floats) -> Floats:
+    """The prices of sizes with a slot for every task: that of the smallest, unless another is clearly better.
+
+    Executors that do not relieve a bottleneck are not bought for a difference that the model cannot tell from nothing.
+
+    >>> _alike(np.array([[10.0, 4.0], [9.0, 4.0], [7.0, 3.0]])).tolist()
+    [[10.0, 4.0], [10.0, 4.0], [7.0, 3.0]]
+    """
+    return np.where(price >= (1 - _UNCERTAIN) * price[:1], price[:1], price)
 
 
 def _comfortable(row: CountedRow, latency_s: Floats) -> Flags:

@@ -176,7 +176,7 @@ class PoolSize(Proposer):
                 f"required {self._watch_s(now, wanted):.0f} s so far"
             )
             return now, Reason("hold-watching", text)
-        limited = [seen.name for seen in usable if _limit_binds(seen)]
+        limited = [seen.name for seen in usable if _limit_binds(seen, enough * evaluation.pool.slots_per_executor)]
         if limited:
             return now, Reason("hold-limited", f"an admission limit holds back rows of {limited[0]}: not shrinking")
         if outcomes.peak > enough:
@@ -276,9 +276,12 @@ def _worth_a_look(evaluation: Evaluation, pressed: Flags) -> list[ApplicationEva
     return [evaluation.of(place) for place in places.tolist()]
 
 
-def _limit_binds(seen: ApplicationEvaluation) -> bool:
+def _limit_binds(seen: ApplicationEvaluation, slots: int) -> bool:
+    """Whether rows are held back that more than these slots could process."""
     limit, workload = seen.sample.admission_rows, seen.workload
-    return limit is not None and workload is not None and workload.pending_rows > 1.5 * limit
+    if limit is None or workload is None or (workload.parallelism or slots + 1) <= slots:
+        return False
+    return workload.pending_rows > 1.5 * limit
 
 
 def _prediction(seen: ApplicationEvaluation, evaluation: Evaluation, outcomes: Outcomes, size: int) -> Prediction:
