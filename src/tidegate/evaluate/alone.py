@@ -38,7 +38,7 @@ def learn(table: Table, intake: Intake, promises: Promises, settled_s: float) ->
 def read(table: Table, intake: Intake, now_s: float) -> Loads:
     """Like `workload.read`."""
     row, under_way = int(intake.rows[0]), intake.under_way
-    fast, slow, counted_s, _, rising_s = table.cells("fast", "rising_s", row)
+    last_count_s, _, fast, slow, counted_s, _, rising_s = table.cells("arrived_s", "rising_s", row)
     _, started_s, committed_s, _, waiting = table.cells("rows_done", "waiting", row)
     batch_s, row_s, overhead_s, parallelism = table.cells("batch_s", "parallelism", row)
     slow, fast = max(slow, 0.0), max(fast, 0.0)
@@ -71,7 +71,7 @@ def read(table: Table, intake: Intake, now_s: float) -> Loads:
     p99_s = max([one_s for time_s, one_s in recent if time_s >= since_s], default=nan)
     known = not isnan(row_s) and not isnan(started_s) and counted_s > 0
     figures = (slow, expected, fast, pending, batch_s, row_s, overhead_s, parallelism, last_batch_s, p99_s)
-    columns = np.array(figures)[:, None]
+    columns = np.array((*figures, last_count_s))[:, None]
     return Loads(
         arrival=columns[0],
         expected=columns[1],
@@ -83,6 +83,7 @@ def read(table: Table, intake: Intake, now_s: float) -> Loads:
         parallelism=columns[7],
         last_batch_s=columns[8],
         p99_s=columns[9],
+        last_count_s=columns[10],
         known=np.array([known]),
     )
 

@@ -131,6 +131,8 @@ class Loads:
     parallelism: Floats
     last_batch_s: Floats
     p99_s: Floats
+    last_count_s: Floats
+    """When arrivals were last counted. Where only batches count them, that is when the last reported one started."""
     known: Flags
     """Whether enough has been observed."""
 
@@ -320,7 +322,7 @@ def _row_costs(learned: Floats, batch: UnderWay, now_s: float) -> Floats:
 def read(table: Table, intake: Intake, now_s: float) -> Loads:
     """The current load and cost."""
     rows = intake.rows
-    fast, slow, counted_s, _, rising_s = table.gather(table.span("fast", "rising_s"), rows)
+    last_count_s, _, fast, slow, counted_s, _, rising_s = table.gather(table.span("arrived_s", "rising_s"), rows)
     _, started_s, committed_s, _, waiting = table.gather(table.span("rows_done", "waiting"), rows)
     slow, fast = np.maximum(slow, 0.0), np.maximum(fast, 0.0)
     expected = np.maximum(slow, fast)
@@ -373,5 +375,6 @@ def read(table: Table, intake: Intake, now_s: float) -> Loads:
         parallelism=parallelism,
         last_batch_s=last_batch_s,
         p99_s=p99_s,
+        last_count_s=last_count_s.copy(),
         known=~np.isnan(row_s) & (silent | (~np.isnan(started_s) & (counted_s > 0))),
     )

@@ -117,32 +117,38 @@ def _arrivals(
     likely = np.asarray(with_analogues(seen, np.array([expected]), (_CAUTION,), steps, _STEP_S)[0])
     if not can_wait_and_see:
         return likely
-    # Rows of a new burst still wait, and it is not older than a report, so this is the most that its age can be.
-    newest_s = min(seen.workload.pending_rows / max(expected, 1e-9), max(seen.sample.interval_s, 1.0), FINE_S)
-    level = min(float(evaluation.loads.newest[seen.place]), expected)
-    ends = burst_path(seen.expected.recent(seen.place, _USUAL_S), level, newest_s, steps)
+    loads, place, pending = evaluation.loads, seen.place, seen.workload.pending_rows
+    level = min(float(loads.newest[place]), expected)
+    uncounted_s = max(0.0, evaluation.time_s - float(loads.last_count_s[place]))
+    ends = burst_path(seen.expected.recent(place, _USUAL_S), level, pending, uncounted_s, steps)
     return np.asarray(np.minimum(likely, ends))
 
 
-def burst_path(past: Floats, rows_per_s: float, newest_s: float, steps: int) -> Floats:
+def burst_path(past: Floats, rows_per_s: float, waiting_rows: float, uncounted_s: float, steps: int) -> Floats:
     """Arrivals if the present level lasts for as long again as it has lasted, and then the usual load returns.
 
     All that is known about a new level is its age, which is as likely to lie in the first half of its life as in the
     second (Gott, 1993). If it lasts longer, its age grows, and so does what is expected of it. `past` has steps of
-    `FINE_S`, oldest first; a level that is not in it yet is `newest_s` old.
+    `FINE_S`, oldest first, and the present step is not in it. A burst that has not been worked off yet is no older than
+    the waiting rows took to arrive. Rows of the time since the last count are assumed, and they are part of what the
+    level lasts for.
 
-    >>> burst_path(np.full(20, 100.0), rows_per_s=800.0, newest_s=4.0, steps=4).tolist()
+    >>> quiet, burst = np.full(20, 100.0), np.array([100.0] * 20 + [800.0])
+    >>> burst_path(quiet, rows_per_s=800.0, waiting_rows=2800.0, uncounted_s=0.0, steps=4).tolist()  # 4 s old
     [800.0, 800.0, 100.0, 100.0]
-    >>> burst_path(np.array([100.0] * 20 + [800.0]), rows_per_s=800.0, newest_s=4.0, steps=6).tolist()
+    >>> burst_path(burst, rows_per_s=800.0, waiting_rows=9000.0, uncounted_s=0.0, steps=6).tolist()  # 10 s
     [800.0, 800.0, 800.0, 800.0, 800.0, 100.0]
+    >>> burst_path(burst, rows_per_s=800.0, waiting_rows=9000.0, uncounted_s=3.0, steps=6).tolist()  # 7 s when counted
+    [800.0, 800.0, 100.0, 100.0, 100.0, 100.0]
     """
     if not len(past):
         return np.full(steps, rows_per_s)
     usual = min(float(np.median(past)), rows_per_s)
     quiet = np.flatnonzero(past <= (usual + rows_per_s) / 2)
     buckets = len(past) - (int(quiet[-1]) + 1 if len(quiet) else 0)
-    age_s = FINE_S * (buckets + 1) if buckets else newest_s
-    return np.where(np.arange(steps) * _STEP_S < age_s, rows_per_s, usual)
+    age_s = min(FINE_S * (buckets + 1), waiting_rows / max(rows_per_s - usual, 1e-9))
+    left_s = age_s - 2 * uncounted_s  # as old as it was when it was counted, from then on
+    return np.where(np.arange(steps) * _STEP_S < left_s, rows_per_s, usual)
 
 
 def _slots(evaluation: Evaluation, first: int, last: int, steps: int, startup_s: float) -> Floats:
