@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from tidegate.adapters.sim import SimApplication, SimCluster, SimOperator
@@ -10,7 +11,25 @@ from tidegate.control.journal import MemoryJournal
 from tidegate.control.runner import Runner
 from tidegate.domain import ScaleExecutors
 from tidegate.domain.policy import Policy
+from tidegate.evaluate.table import Floats
 from tidegate.load import Burst
+from tidegate.plan.patience import burst_path
+
+
+@pytest.mark.parametrize(
+    ("past", "waiting_rows", "uncounted_s", "lasts"),
+    [
+        (np.zeros(0), 5000.0, 0.0, 9),  # nothing is known: it lasts
+        (np.full(20, 100.0), 0.0, 0.0, 0),  # all of it is done
+        (np.full(20, 100.0), 2800.0, 9.0, 0),  # it was over before anyone could count again
+        (np.append(np.full(20, 100.0), 800.0), 9000.0, 0.0, 5),  # two steps old, and as long again
+    ],
+)
+def test_how_long_a_burst_is_expected_to_last(
+    past: Floats, waiting_rows: float, uncounted_s: float, lasts: int
+) -> None:
+    path = burst_path(past, 800.0, waiting_rows, uncounted_s, steps=9)
+    assert (path == 800.0).sum() == lasts
 
 
 def grown(objective_s: float) -> list[int]:

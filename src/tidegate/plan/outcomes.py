@@ -88,7 +88,7 @@ class Outcomes:
     peak: int = 0
     """Executors needed for the highest expected load."""
     comfortable: int = 0
-    """The smallest size that holds the objective with a margin."""
+    """The smallest size that holds the objective with a margin, as far as slots decide that."""
     early_late_share: dict[str, list[float]] = field(default_factory=dict)
     """Share of the same rows over the objective."""
     judged_s: dict[str, float] = field(default_factory=dict)
@@ -155,8 +155,8 @@ def roll_out(evaluation: Evaluation, usable: list[ApplicationEvaluation], startu
         found = rollout(query, arrivals, candidates, horizon_s, _STEP_S, early_s=judged_s[seen.name])
         late_rows = found.late_rows + _late_afterwards(found, arrivals[:, -1], seen.objective.latency_s)
         price = price_of_lateness(seen, evaluation, late_rows, found.rows)
-        roomy = np.flatnonzero(np.array(sizes) * pool.slots_per_executor >= _tasks(seen))
-        price[roomy] = _alike(price[roomy])
+        own_slots = np.array([one.share * size for one, size in zip(candidates, sizes, strict=True)])
+        roomy = np.flatnonzero(own_slots * pool.slots_per_executor >= _tasks(seen))
         for number, row in enumerate(needs.rows):
             over_rows = found.over_share[number] * found.rows
             over_rows = over_rows + _late_afterwards(found, arrivals[:, -1], row.bound_s)
@@ -165,6 +165,7 @@ def roll_out(evaluation: Evaluation, usable: list[ApplicationEvaluation], startu
             over_share = (found.over_share[number] @ _WEIGHTS).tolist()
             rows.append(RowOutcome(seen.name, str(row.row), over_share, (of_row @ _WEIGHTS).tolist()))
             comfortable &= _comfortable(row, found.at_share_s[number][:, -1])
+        price[roomy] = _alike(price[roomy])
         cost = cost + worth * price @ _WEIGHTS
         if needs.graphs:
             settled = [
@@ -180,7 +181,8 @@ def roll_out(evaluation: Evaluation, usable: list[ApplicationEvaluation], startu
         p99_s[seen.name] = (found.early_p99_s @ _WEIGHTS).tolist()
         upper_s = found.percentile_s[:, -1]
         room = upper_s <= _COMFORT * seen.objective.latency_s
-        room[roomy] |= upper_s[roomy] <= (1 + _UNCERTAIN) * upper_s.min()
+        if not room.any():
+            room[roomy] = upper_s[roomy] <= (1 + _UNCERTAIN) * upper_s.min()
         comfortable &= room
     least = next((size for size, room in zip(sizes, comfortable, strict=True) if room), sizes[-1])
     peak = _peak_size(evaluation, usable)
@@ -191,7 +193,7 @@ def roll_out(evaluation: Evaluation, usable: list[ApplicationEvaluation], startu
 
 
 def _tasks(seen: ApplicationEvaluation) -> float:
-    """Tasks of its busiest operator. More slots than these hardly help it."""
+    """Tasks of its busiest operator. More slots for it than these hardly help."""
     return (seen.workload.parallelism if seen.workload is not None else None) or np.inf
 
 

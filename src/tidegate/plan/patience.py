@@ -129,8 +129,8 @@ def burst_path(past: Floats, rows_per_s: float, waiting_rows: float, uncounted_s
 
     All that is known about a new level is its age, which is as likely to lie in the first half of its life as in the
     second (Gott, 1993). If it lasts longer, its age grows, and so does what is expected of it. `past` has steps of
-    `FINE_S`, oldest first, and the present step is not in it. A burst that has not been worked off yet is no older than
-    the waiting rows took to arrive. Rows of the time since the last count are assumed, and they are part of what the
+    `FINE_S`, oldest first, and the present step is not in it. A burst that pools cannot work off is about as old as the
+    waiting rows took to arrive. Rows of the time since the last count are assumed, and they are part of what the
     level lasts for.
 
     >>> quiet, burst = np.full(20, 100.0), np.array([100.0] * 20 + [800.0])

@@ -16,7 +16,7 @@ from tidegate.domain import Prediction, Proposal, Reason, ScaleExecutors
 from tidegate.evaluate.evaluation import ApplicationEvaluation, Evaluation
 from tidegate.evaluate.quality import USABLE
 from tidegate.evaluate.table import Flags
-from tidegate.plan.demand import busy_slots
+from tidegate.plan.demand import busy_slots, room_for
 from tidegate.plan.hindsight import UNMEASURED_STARTUP_S, Hindsight, look_back
 from tidegate.plan.outcomes import Outcomes, lasting_size, roll_out
 from tidegate.plan.planner import Plan, Proposer
@@ -176,7 +176,8 @@ class PoolSize(Proposer):
                 f"required {self._watch_s(now, wanted):.0f} s so far"
             )
             return now, Reason("hold-watching", text)
-        limited = [seen.name for seen in usable if _limit_binds(seen, enough * evaluation.pool.slots_per_executor)]
+        slots = enough * evaluation.pool.slots_per_executor
+        limited = [seen.name for seen in usable if _limit_binds(seen, slots * room_for(seen.place, evaluation, slots))]
         if limited:
             return now, Reason("hold-limited", f"an admission limit holds back rows of {limited[0]}: not shrinking")
         if outcomes.peak > enough:
@@ -276,12 +277,12 @@ def _worth_a_look(evaluation: Evaluation, pressed: Flags) -> list[ApplicationEva
     return [evaluation.of(place) for place in places.tolist()]
 
 
-def _limit_binds(seen: ApplicationEvaluation, slots: int) -> bool:
-    """Whether rows are held back that more than these slots could process."""
+def _limit_binds(seen: ApplicationEvaluation, slots: float) -> bool:
+    """Whether rows are held back that more than these slots could process: there is a task for every slot."""
     limit, workload = seen.sample.admission_rows, seen.workload
-    if limit is None or workload is None or (workload.parallelism or slots + 1) <= slots:
+    if limit is None or workload is None or workload.pending_rows <= 1.5 * limit:
         return False
-    return workload.pending_rows > 1.5 * limit
+    return workload.parallelism is None or workload.parallelism > slots
 
 
 def _prediction(seen: ApplicationEvaluation, evaluation: Evaluation, outcomes: Outcomes, size: int) -> Prediction:

@@ -254,20 +254,31 @@ def test_one_that_cannot_use_more_slots_is_not_granted_more() -> None:
     """Its backlog would ask for a hundred slots, but it has as many tasks as it has: the others get the rest."""
     decided = plan(job("q1-0", 50, pending=90_000, tasks=1), job("q3-0", 300, pending=6000))
     # One slot for five seconds does 500 rows of 10 ms; q3 gets the other one.
-    assert limits(decided)["q3-0"] == pytest.approx(500, abs=5)
+    assert limits(decided) == {"q3-0": pytest.approx(500, abs=5)}
 
 
-def test_one_whose_tasks_are_too_few_reads_no_long_batches() -> None:
-    """They would not be done sooner, and it could not be rescaled before they end. Idle slots are not its fault."""
-    proposer = Classes()
-    decided = plan(job("q1-0", 50, pending=90_000, tasks=1), job("q3-0", 20), proposer=proposer)
-    assert limits(decided)["q1-0"] == 500
+def narrow(**changes: Any) -> Job:
+    """One task has far more rows than it can do, and it could be rescaled."""
+    return job("q1-0", 50, **{"pending": 90_000, "tasks": 1, "restartable": True, **changes})
+
+
+def test_one_that_can_be_rescaled_reads_no_long_batches() -> None:
+    """They would not be done sooner, and it could not be rescaled before they end."""
+    decided = plan(narrow(), job("q3-0", 20))
+    assert limits(decided)["q1-0"] == pytest.approx(500, abs=5)
     text = next(one.reason.text for one in decided.proposals if "q1-0" in one.reason.text)
-    assert text == "q1-0 (q1): its tasks are too few for 89800 rows in 5 s: a batch may read 500"
-    plan(job("q1-0", 50, pending=90_000, tasks=1, admission_rows=500), job("q3-0", 20), proposer=proposer, time_s=1005)
+    assert text.startswith("q1-0 (q1): its tasks are too few for 89800 rows in 5 s: a batch may read ")
+    assert "q1-0" not in limits(plan(narrow(restartable=False), job("q3-0", 20)))
+    assert limits(plan(narrow(tasks=2), job("q3-0", 20)))["q1-0"] > 900, "as much as both slots do in a trigger"
+
+
+@pytest.mark.parametrize("cost_s", [0.01, 0.009, 0.0075])
+def test_slots_that_it_has_no_tasks_for_are_not_idle(cost_s: float) -> None:
+    """Even if its rows have become cheaper since its limit was set."""
+    proposer = Classes()
+    for step in range(5):
+        plan(narrow(admission_rows=500, row_s=cost_s), job("q3-0", 20), proposer=proposer, time_s=1000.0 + 5 * step)
     assert proposer.memory.trim == 1.0
-    wide = plan(job("q1-0", 50, pending=90_000), job("q3-0", 20))
-    assert limits(wide)["q1-0"] > 900, "as much as both slots do in a trigger"
 
 
 def world(steered: bool) -> tuple[SimCluster, list[Decision], Controller]:

@@ -12,6 +12,7 @@ from tidegate.domain import ApplicationSample, Observation, Outcome, ScaleExecut
 from tidegate.domain.codec import to_tree
 from tidegate.evaluate.evaluator import EvaluationMemory, Evaluator
 from tidegate.plan.arbiter import Arbiter
+from tidegate.plan.operators.memory import ApplicationMemory, Trial
 from tidegate.plan.proposersettings import OperatorSettings
 
 
@@ -163,3 +164,24 @@ def test_batches_beside_cold_executors_are_no_reason_for_a_restart() -> None:
     assert not desk.memory.applications["app"].batches
     desk.look(cold_start(5, cold_until=5))
     assert len(desk.memory.applications["app"].batches) == 1, "from now on they count"
+
+
+def measured(tasks: int, trial: Trial | None = None) -> ApplicationMemory:
+    made = batch(0, operator("read", parallelism=1), operator("join", parallelism=tasks))
+    return ApplicationMemory(batches=[made], pressed_s=[made.committed_s], trial=trial)
+
+
+@pytest.mark.parametrize(("tasks", "kept"), [(2, 1), (3, 0)])
+def test_a_change_of_the_pool_voids_only_what_depends_on_slots(tasks: int, kept: int) -> None:
+    memory = measured(tasks)
+    memory.take_other_slots(before=2, after=8)
+    assert len(memory.batches) == kept
+    assert not memory.pressed_s, "others may have had the slots"
+
+
+def test_a_change_of_the_pool_during_a_restart_voids_everything() -> None:
+    """What was measured before the restart must not ask for another one."""
+    trial = Trial(9.0, {"join": 1}, {"join": 4}, 100.0, {}, {}, {}, 4.0, False, 1.0)
+    memory = measured(tasks=1, trial=trial)
+    memory.take_other_slots(before=2, after=8)
+    assert (memory.batches, memory.trial) == ([], None)

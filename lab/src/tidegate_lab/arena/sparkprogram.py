@@ -91,11 +91,14 @@ def longest_s(plan: SparkPlan) -> float:
 
 
 def play_on_spark(plan: SparkPlan, work: RowWork, measured: Measured, folder: Path, told: Told) -> Tournament:
-    """Play all runs of a plan that was made with these measurements, on Spark and then in the simulator."""
+    """Play all runs of a plan that was made with these measurements."""
     tournament = hold_on_spark(plan, SparkGround(plan, work, folder), told)
-    told(plan.most_runs, plan.most_runs, "the same in the simulator")
-    simulated = summarised(play_simulated(plan))
-    return replace(tournament, more={**described(plan, work, measured), "simulated": simulated})
+    return replace(tournament, more=described(plan, work, measured))
+
+
+def with_simulation(tournament: Tournament, plan: SparkPlan) -> Tournament:
+    """The same, with what the contestants do in the simulator."""
+    return replace(tournament, more={**tournament.more, "simulated": summarised(play_simulated(plan))})
 
 
 def described(plan: SparkPlan, work: RowWork, measured: Measured) -> Mapping[str, Any]:

@@ -1,7 +1,8 @@
 """The contestants of a tournament on Spark once more in the simulator: does it rank them alike?
 
-The load, the sizes, the trigger, the objective and the start-up are those of the tournament; the last was measured.
-Rows and batches cost what they always cost in the simulator, so only shares and ratios can be compared.
+The load, the largest pool, the trigger, the objective and the start-up are those of the tournament; the last was
+measured. Rows and batches cost what they always cost in the simulator, so only shares and ratios can be compared. The
+fixed pool is searched among all sizes.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ def arena(
 def _on_spark(wishes: SparkWishes, folder: Path, json: bool) -> None:
     from tidegate.adapters.spark.java import require_java
     from tidegate_lab.arena.sparkmeasure import measure
-    from tidegate_lab.arena.sparkprogram import CPUS, longest_s, play_on_spark, row_work
+    from tidegate_lab.arena.sparkprogram import CPUS, longest_s, play_on_spark, row_work, with_simulation
     from tidegate_lab.arena.standings import runs_table, worlds_table
 
     plan = wishes.plan()
@@ -138,6 +138,9 @@ def _on_spark(wishes: SparkWishes, folder: Path, json: bool) -> None:
             progress.update(bar, completed=done, total=total, description=what)
 
         tournament = play_on_spark(plan, work, measured, folder, told)
+        _write(tournament, folder)  # an hour's work, whatever comes next
+        told(plan.most_runs, plan.most_runs, "the same in the simulator")
+        tournament = with_simulation(tournament, plan)
     _write(tournament, folder)
     if json:
         output.print_json(tournament.to_dict())

@@ -47,10 +47,9 @@ def hold_back(members: Members, limits: Floats, granted: Floats, places: list[in
 
 
 def standing_bounds(members: Members, granted: Floats, slots: int) -> Floats:
-    """Maximum rows per trigger where a heavier class shares the slots, and where tasks are too few to use the slots.
+    """Maximum rows per trigger where a heavier class shares the slots, and where a rescale may be needed (`_of_tasks`).
 
-    Infinite for the others. Rows that wait for an application's own tasks do not leave sooner in a longer batch, and
-    nothing about the application can be changed before it ends.
+    Infinite for the others.
     """
     weight = members.weight
     lighter = members.gated & (weight < weight.max())
@@ -59,9 +58,19 @@ def standing_bounds(members: Members, granted: Floats, slots: int) -> Floats:
     bound = np.maximum(_LEAST_BOUND * rows, rows + spare * members.period_s / members.row_s)
     bound = np.where(lighter, bound, np.inf)
     narrow = members.gated & (members.tasks < slots)
+    narrow[narrow] = members.restartable(narrow)
+    return np.maximum(np.floor(np.where(narrow, np.minimum(bound, _of_tasks(members)), bound)), 1.0)
+
+
+def _of_tasks(members: Members) -> Floats:
+    """Rows that an application's own tasks finish in part of its objective, or in a period; at least those of a period.
+
+    Rows that wait for the tasks do not leave sooner in a longer batch, and it cannot be rescaled before the batch ends.
+    """
     batch_s = np.maximum(members.period_s, _BATCH_SHARE * members.latency_s)
-    own = np.maximum(members.tasks * batch_s / members.row_s, members.rows_per_s * members.period_s)
-    return np.maximum(np.floor(np.where(narrow, np.minimum(bound, own), bound)), 1.0)
+    fixed_s, row_s = members.cost
+    rows = np.maximum(members.tasks * batch_s - fixed_s, 0.0) / np.maximum(row_s, 1e-9)
+    return np.asarray(np.maximum(rows, members.rows_per_s * members.period_s))
 
 
 def bound_bursts(members: Members, bounds: Floats, candidates: Flags) -> list[Proposal]:

@@ -23,8 +23,10 @@ from tidegate.plan.proposersettings import PredictiveSettings
 _LEAST_BUDGET = 0.1
 """Minimum share of an objective to plan with, even if the trigger interval leaves less."""
 _REPORT_LAG_S = 2.0
-_ALL = 0.99
-"""Rows that keep this share of the tasks busy for a period are all that the tasks can process."""
+_ALL = 0.6
+"""Rows that keep this share of the tasks busy for a period count as all that the tasks can process, because limits on
+bursts are rough.
+"""
 
 
 @dataclass(frozen=True)
@@ -117,8 +119,18 @@ class Members:
         return np.asarray(self.held & (self.limit * self.row_s < _ALL * self.tasks * self.period_s))
 
     @property
+    def cost(self) -> tuple[Floats, Floats]:
+        """Slot-seconds per batch and per row."""
+        return self.evaluation.loads.batch_s[self.at], self.evaluation.loads.row_s[self.at]
+
+    @property
     def latency_s(self) -> Floats:
         return self.evaluation.promises.latency_s[self.at]
+
+    def restartable(self, which: Flags) -> list[bool]:
+        """Of these: may the application be rescaled?"""
+        samples = self.evaluation.samples
+        return [samples[place].restartable for place in self.places[which].tolist()]
 
     @cached_property
     def late(self) -> Flags:

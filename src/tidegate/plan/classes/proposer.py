@@ -9,8 +9,8 @@ one trigger interval, and its grants become rows per trigger:
 3. an application whose grant covers all its rows is limited only by the spare slots: where a heavier class shares them,
    a trigger of a lighter class may take the spare capacity, so that the unforeseen first batch of a burst fills the
    slots for no longer than a trigger; the others are limited to their grant;
-4. an application whose tasks are too few for its rows reads no long batches: no grant would help it, and it cannot be
-   rescaled before its batch ends.
+4. an application that can be rescaled, and has fewer tasks than there are slots, reads no long batches: no grant would
+   help it, and it cannot be rescaled before its batch ends.
 
 A trim corrects for what the model leaves out (waves, the driver's own work). It rises if slots stay idle while rows are
 held back. It falls if a class misses its objective although it is served in full.

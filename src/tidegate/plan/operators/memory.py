@@ -102,12 +102,13 @@ class ApplicationMemory:
     def take_other_slots(self, before: int, after: int) -> None:
         """Reset after a change of the pool's size: predictions were made for other slots.
 
-        The measurements of an application whose operators never had more tasks than slots stay true: its tasks did not
-        share them, and will not.
+        What a batch of operators with fewer tasks than slots has cost stays true: its tasks do not share slots among
+        themselves. Whether it was slow has to be seen again, because others may have had the slots.
         """
         tasks = max((stage.parallelism for batch in self.batches for stage in batch.operators), default=0)
-        if tasks > min(before, after):
+        if tasks > min(before, after) or self.trial is not None or self.reversal is not None:
             self.start_anew()
+        self.pressed_s = []
         self.trial = None
         self.reversal = None
 
