@@ -74,7 +74,7 @@ def _of_tasks(members: Members) -> Floats:
 
 
 def bound_bursts(members: Members, bounds: Floats, candidates: Flags) -> list[Proposal]:
-    """Limits that only a burst reaches, for applications whose bound is far from the limit in force."""
+    """Set the standing bounds of applications whose bound is far from the limit in force."""
     now, wanted = members.limit, members.wanted_rows
     bounded = candidates & np.isfinite(bounds)
     places = np.flatnonzero(bounded & _off(bounds, now, _BOUND_CHANGE))
